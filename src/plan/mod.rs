@@ -1,0 +1,3 @@
+//! The operations of one step as plain data, and the one trait a device implements.
+
+pub mod batch;
