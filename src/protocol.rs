@@ -35,6 +35,13 @@ pub enum Request {
         /// How to choose tokens.
         options: GenerateOptions,
     },
+    /// Show what the model reads of a prompt.
+    Tokenize {
+        /// Names the reply.
+        request: RequestId,
+        /// What to tokenize.
+        prompt: Prompt,
+    },
     /// Stop an answer; what was generated stays.
     Cancel {
         /// The request to stop.
@@ -293,6 +300,17 @@ pub enum Event {
         ids: Vec<u32>,
         /// One entry a token, if asked for.
         logprobs: Vec<TokenLogprob>,
+    },
+    /// Answers [`Request::Tokenize`].
+    Tokenized {
+        /// Whose.
+        request: RequestId,
+        /// The text after the chat template.
+        text: String,
+        /// Its tokens.
+        ids: Vec<u32>,
+        /// Each token as the vocabulary spells it.
+        pieces: Vec<String>,
     },
     /// The answer is complete.
     Finished {
