@@ -12,8 +12,8 @@ use super::value::Value;
 const MAGIC: &[u8; 4] = b"GGUF";
 /// Magic, version, number of tensors, number of keys.
 const START_BYTES: u64 = 4 + 4 + 8 + 8;
-/// The shortest key: its length, no text, a type and one byte.
-const MIN_KEY_BYTES: u64 = 8 + 4 + 1;
+/// The shortest key: its length, a character, a type and one byte.
+const MIN_KEY_BYTES: u64 = 8 + 1 + 4 + 1;
 const ALIGNMENT_KEY: &str = "general.alignment";
 const DEFAULT_ALIGNMENT: u64 = 32;
 
@@ -191,7 +191,7 @@ fn read_metadata(cursor: &mut Cursor<'_>, n_keys: u64) -> Result<Metadata, Stop>
     let mut entries = Vec::new();
     let mut seen = HashSet::new();
     for key_idx in 0..n_keys {
-        let key = cursor.string().at(|| format!("the name of metadata key {key_idx}"))?;
+        let key = read_name(cursor).at(|| format!("the name of metadata key {key_idx}"))?;
         let place = || format!("metadata key {}", quoted(key));
         if !seen.insert(key) {
             return Err(Fault::Damaged("it occurs twice".into())).at(place);
@@ -201,6 +201,13 @@ fn read_metadata(cursor: &mut Cursor<'_>, n_keys: u64) -> Result<Metadata, Stop>
         entries.push((key.to_owned(), value));
     }
     Ok(Metadata::new(entries))
+}
+
+fn read_name<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str, Fault> {
+    match cursor.string()? {
+        "" => Err(Fault::Damaged("it is empty".into())),
+        name => Ok(name),
+    }
 }
 
 fn alignment(metadata: &Metadata) -> Result<u64, Stop> {
@@ -218,7 +225,7 @@ fn read_entries<'a>(cursor: &mut Cursor<'a>, n_tensors: u64) -> Result<Vec<(&'a 
     let mut entries = Vec::new();
     let mut seen = HashSet::new();
     for tensor_idx in 0..n_tensors {
-        let name = cursor.string().at(|| format!("the name of tensor {tensor_idx}"))?;
+        let name = read_name(cursor).at(|| format!("the name of tensor {tensor_idx}"))?;
         if !seen.insert(name) {
             return Err(Fault::Damaged("it occurs twice".into())).at(|| tensor_place(name));
         }

@@ -17,7 +17,7 @@ pub enum MetadataError {
         wanted: &'static str,
     },
     /// The key holds another type.
-    #[error("metadata key {key} of the model file holds {found}, but {wanted} was expected")]
+    #[error("metadata key {key} holds {found}, but {wanted} was expected")]
     WrongType {
         /// The key.
         key: String,
@@ -27,7 +27,7 @@ pub enum MetadataError {
         wanted: &'static str,
     },
     /// The key holds a number that does not fit.
-    #[error("metadata key {key} of the model file holds {found}, but {wanted} was expected")]
+    #[error("metadata key {key} holds {found}, but {wanted} was expected")]
     OutOfRange {
         /// The key.
         key: String,

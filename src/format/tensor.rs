@@ -53,8 +53,8 @@ pub(super) struct Entry {
     relative_offset: u64,
 }
 
-/// Bytes of the shortest entry: an empty name, one size.
-pub(super) const MIN_ENTRY_BYTES: u64 = 8 + 4 + 8 + 4 + 8;
+/// Bytes of the shortest entry: a name of one character, one size, a type and an offset.
+pub(super) const MIN_ENTRY_BYTES: u64 = 8 + 1 + 4 + 8 + 4 + 8;
 
 const MAX_DIMENSIONS: u32 = 4;
 

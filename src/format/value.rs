@@ -91,7 +91,9 @@ impl Value {
             11 => Self::I64(i64::from_le_bytes(cursor.array()?)),
             12 => Self::F64(f64::from_le_bytes(cursor.array()?)),
             _ => {
-                return Err(Fault::Damaged(format!("its value type is {type_id}, but types go from 0 to 12")));
+                return Err(Fault::Damaged(format!(
+                    "its value type is {type_id}, but types go from 0 to 12"
+                )));
             }
         })
     }
