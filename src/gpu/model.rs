@@ -26,6 +26,8 @@ const MIN_KV_TOKENS: usize = 64;
 /// What steps cost the host, counted since loading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
+    /// Steps submitted.
+    pub steps: u64,
     /// Dispatches recorded.
     pub dispatches: u64,
     /// Command buffers submitted.
@@ -274,6 +276,7 @@ impl Device for GpuModel {
         let end = (n_values as u64 * 4).max(4);
         let n_submits = if batch.n_prefill() > 0 { self.prefill_submits } else { 1 };
         let mut counters = self.counters.get();
+        counters.steps += 1;
         counters.host_writes += 1;
         let pieces = self.compiled.chunks(self.compiled.len().div_ceil(n_submits));
         let n_pieces = pieces.len();
