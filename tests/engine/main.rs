@@ -260,6 +260,55 @@ fn the_latest_arrival_is_preempted_and_goes_on_unnoticed() {
 }
 
 #[test]
+fn of_several_later_arrivals_the_latest_is_preempted() {
+    let mut world = World::new(config(5, 200));
+    let requests = [greedy(100), greedy(5), greedy(5)].map(|params| request(30, params));
+    let ids = requests.clone().map(|request| world.add(request));
+    // Both others own a block for their prompts, but have no turn: the first alone goes on, and takes what is free.
+    world.submit(Budget { prefill_rows: 30 });
+    world.retire();
+    while world.engine.stats().preemptions == 0 {
+        world.submit(Budget { prefill_rows: 0 }).unwrap();
+        world.retire();
+    }
+    assert_eq!((world.answers[&ids[0]].tokens.len(), world.engine.stats().waiting), (68, 1));
+    let budget = Budget { prefill_rows: 100 };
+    world.submit(budget);
+    world.retire();
+    let [first, second, third] = ids.map(|id| world.answers[&id].tokens.len());
+    assert_eq!((first, second, third), (69, 1, 0), "the second kept its block");
+    world.finish(budget);
+    for (id, request) in ids.iter().zip(&requests) {
+        assert_eq!(world.answers[id], alone(config(5, 200), request));
+    }
+}
+
+#[test]
+fn a_sequence_waits_for_blocks_in_flight_rather_than_lose_its_own() {
+    let mut world = World::new(config(5, 200));
+    let first = world.add(request(62, greedy(100)));
+    world.add(request(64, greedy(1)));
+    world.submit(Budget { prefill_rows: 62 });
+    world.retire();
+    while world.answers[&first].tokens.len() < 34 {
+        world.submit(Budget { prefill_rows: 0 }).unwrap();
+        world.retire();
+    }
+    world.submit(Budget { prefill_rows: 0 }).unwrap();
+    world.submit(Budget { prefill_rows: 32 }).unwrap();
+    world.retire();
+    // The first is at position 96, no block is free, and the second's are in flight.
+    assert_eq!((world.engine.stats().free_blocks, world.engine.stats().steps_in_flight), (0, 1));
+    assert_eq!(world.submit(Budget { prefill_rows: 0 }), None);
+    assert_eq!(world.engine.stats().preemptions, 0);
+    world.retire();
+    assert_eq!(world.submit(Budget { prefill_rows: 0 }).unwrap().positions, [96]);
+    assert_eq!((world.engine.stats().preemptions, world.engine.stats().waiting), (1, 1));
+    world.retire();
+    world.finish(Budget { prefill_rows: 64 });
+}
+
+#[test]
 fn abandoned_steps_and_a_lost_cache_are_computed_again() {
     let config = config(20, 300);
     let budget = Budget { prefill_rows: 40 };
