@@ -209,10 +209,9 @@ impl Scheduler {
     /// Gives blocks to those that wait, in order of arrival, for all their tokens at once: a prompt that has begun
     /// never lacks one. A spare block for each that runs keeps an admission from being undone at their next block.
     fn admit(&mut self) {
-        let mut n_running = self.n_running();
         let waiting: Vec<_> =
             self.sequences.iter().filter(|(_, s)| !s.is_running()).map(|(&id, _)| id).collect();
-        for id in waiting {
+        for (n_running, id) in (self.n_running()..).zip(waiting) {
             let n_needed = self.sequence(id).n_blocks_needed();
             if n_running >= self.max_running || self.blocks.n_free() < n_needed + n_running {
                 break;
@@ -221,7 +220,6 @@ impl Scheduler {
             sequence.blocks.extend((0..n_needed).map_while(|_| self.blocks.allocate()));
             sequence.state = State::Ready;
             self.take_turn(id);
-            n_running += 1;
         }
     }
 
