@@ -22,11 +22,26 @@ pub enum Rows {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grid {
     /// One invocation an item, rows in y by so many a workgroup (a matmul's tile where absent).
-    Items { n_items: u32, rows: Option<u32> },
+    Items {
+        /// Items a row.
+        n_items: u32,
+        /// Rows a workgroup.
+        rows: Option<u32>,
+    },
     /// So many items a workgroup, rows in y by so many a workgroup (a matmul's tile where absent).
-    Groups { n_items: u32, items: u32, rows: Option<u32> },
+    Groups {
+        /// Items a row.
+        n_items: u32,
+        /// Items a workgroup.
+        items: u32,
+        /// Rows a workgroup.
+        rows: Option<u32>,
+    },
     /// One invocation an item of a row, rows and items in x.
-    Flat { n_items: u32 },
+    Flat {
+        /// Items a row.
+        n_items: u32,
+    },
 }
 
 /// One dispatch, for any number of rows.
@@ -109,8 +124,8 @@ pub enum LowerError {
 pub struct Target {
     /// Which kernels.
     pub variant: Variant,
-    /// Largest storage binding in bytes.
-    pub max_binding_bytes: u64,
+    /// Largest binding of a matrix in bytes.
+    pub max_matrix_bytes: u64,
 }
 
 /// A plan for one device.
@@ -155,7 +170,7 @@ fn split_matrices(plan: &Plan, target: Target) -> Result<Vec<Vec<Segment>>, Lowe
             Op::Embed { .. } | Op::Attend { .. } | Op::ProjectAdd { .. } | Op::Logits { .. } => {}
         }
     }
-    let split = |(matrix, (unit, halves))| segments(matrix, unit, halves, target.max_binding_bytes);
+    let split = |(matrix, (unit, halves))| segments(matrix, unit, halves, target.max_matrix_bytes);
     plan.matrices.iter().zip(uses).map(split).collect()
 }
 

@@ -80,6 +80,7 @@ pub struct Gpu {
     limits: wgpu::Limits,
     summary: AdapterSummary,
     variant: Variant,
+    max_matrix_bytes: u64,
     fault: Arc<Mutex<Option<GpuError>>>,
 }
 
@@ -122,7 +123,9 @@ impl Gpu {
         let on_loss = Arc::clone(&fault);
         device.set_device_lost_callback(move |_, reason| record(&on_loss, GpuError::Lost { reason }));
         let variant = if summary.is_software { Variant::Serial } else { Variant::Workgroup };
-        Ok(Self { limits: device.limits(), device, queue, summary, variant, fault })
+        let limits = device.limits();
+        let max_matrix_bytes = max_binding_bytes(&limits);
+        Ok(Self { device, queue, limits, summary, variant, max_matrix_bytes, fault })
     }
 
     /// Chooses the kernels of the other kind of adapter: both must be right on every adapter.
@@ -142,13 +145,27 @@ impl Gpu {
 
     /// Largest storage binding in bytes.
     pub fn max_binding_bytes(&self) -> u64 {
-        self.limits.max_storage_buffer_binding_size.min(self.limits.max_buffer_size)
+        max_binding_bytes(&self.limits)
+    }
+
+    /// Largest binding of a matrix in bytes; larger matrices are split by rows.
+    pub fn max_matrix_bytes(&self) -> u64 {
+        self.max_matrix_bytes
+    }
+
+    /// Splits matrices as an adapter with smaller bindings would.
+    pub fn with_max_matrix_bytes(self, max_matrix_bytes: u64) -> Self {
+        Self { max_matrix_bytes, ..self }
     }
 
     /// What went wrong since the device was opened, if anything.
     pub fn fault(&self) -> Option<GpuError> {
         self.fault.lock().expect("no holder of this lock panics").clone()
     }
+}
+
+fn max_binding_bytes(limits: &wgpu::Limits) -> u64 {
+    limits.max_storage_buffer_binding_size.min(limits.max_buffer_size)
 }
 
 /// All adapters that could be opened; in a browser the one it offers.

@@ -49,9 +49,7 @@ pub struct GpuModel {
     matrices: Vec<Vec<MatrixBuffers>>,
     n_kv_blocks: usize,
     weight_bytes: u64,
-    batch_buffer: wgpu::Buffer,
-    tables: wgpu::Buffer,
-    outputs: wgpu::Buffer,
+    activations: Activations,
     readbacks: Vec<wgpu::Buffer>,
     words: Vec<u32>,
     in_flight: VecDeque<InFlight>,
@@ -83,7 +81,9 @@ struct InFlight {
     ticket: Ticket,
     readback: usize,
     n_values: usize,
-    mapped: oneshot::Receiver<Result<(), wgpu::BufferAsyncError>>,
+    /// Bytes that are mapped.
+    end: u64,
+    mapped: Mapped,
 }
 
 impl GpuModel {
@@ -91,7 +91,7 @@ impl GpuModel {
     pub async fn new(gpu: Rc<Gpu>, plan: Plan, capacity: Capacity, kv_tokens: usize) -> Result<Self, GpuError> {
         let max_binding_bytes = gpu.max_binding_bytes();
         let layout = Layout::new(&plan, &capacity, max_binding_bytes)?;
-        let target = Target { variant: gpu.variant(), max_binding_bytes };
+        let target = Target { variant: gpu.variant(), max_matrix_bytes: gpu.max_matrix_bytes() };
         let lowered = lower(&plan, &layout, target)?;
         let mut maker = Maker { gpu: &gpu, n_objects: 0 };
         let (matrices, weight_bytes) = maker.matrices(&plan, lowered.segments).await?;
@@ -110,9 +110,7 @@ impl GpuModel {
             matrices,
             n_kv_blocks,
             weight_bytes,
-            batch_buffer: activations.batch,
-            tables: activations.tables,
-            outputs: activations.outputs,
+            activations,
             readbacks,
             words: Vec::new(),
             in_flight: VecDeque::new(),
@@ -162,7 +160,7 @@ impl GpuModel {
     /// Writes a vector.
     pub fn write_vector(&self, id: VectorId, values: &[f32]) {
         let offset = u64::from(self.layout.vectors[id.0]) * 4;
-        self.gpu.queue.write_buffer(&self.tables, offset, bytemuck::cast_slice(values));
+        self.gpu.queue.write_buffer(&self.activations.tables, offset, bytemuck::cast_slice(values));
     }
 
     /// Waits until what was written has reached the device, so that staging memory is used again.
@@ -194,6 +192,26 @@ impl GpuModel {
         self.weight_bytes
     }
 
+    /// Where activations lie.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// A copy of an activation buffer, as the last step left it: for tests and for looking inside.
+    pub async fn read_activations(&self, buffer: Buffer) -> Result<Vec<f32>, GpuError> {
+        let source = self.activations.buffer(buffer);
+        let usage = wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ;
+        let descriptor =
+            wgpu::BufferDescriptor { label: Some("copy"), size: source.size(), usage, mapped_at_creation: false };
+        let copy = self.gpu.device.create_buffer(&descriptor);
+        let mut encoder = self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        encoder.copy_buffer_to_buffer(source, 0, &copy, 0, source.size());
+        self.gpu.queue.submit([encoder.finish()]);
+        let mapped = map(&copy, source.size());
+        self.gpu.drive()?;
+        self.gpu.take(&copy, source.size(), mapped).await
+    }
+
     /// How many rows a step may have.
     pub fn capacity(&self) -> &Capacity {
         &self.capacity
@@ -220,7 +238,7 @@ impl GpuModel {
                 table.extend([angle.cos(), angle.sin()]);
             }
             if position % 256 == 255 || position + 1 == self.capacity.context {
-                self.gpu.queue.write_buffer(&self.tables, offset, bytemuck::cast_slice(&table));
+                self.gpu.queue.write_buffer(&self.activations.tables, offset, bytemuck::cast_slice(&table));
                 offset += (table.len() * 4) as u64;
                 table.clear();
             }
@@ -265,7 +283,7 @@ impl Device for GpuModel {
         assert!(batch.logit_rows.len() <= self.capacity.logit_rows, "the scheduler knows the capacity");
         let mut words = std::mem::take(&mut self.words);
         batch_words::encode(batch, &mut words);
-        self.gpu.queue.write_buffer(&self.batch_buffer, 0, bytemuck::cast_slice(&words));
+        self.gpu.queue.write_buffer(&self.activations.batch, 0, bytemuck::cast_slice(&words));
         self.words = words;
 
         let ticket = Ticket(self.next_ticket);
@@ -285,18 +303,15 @@ impl Device for GpuModel {
             counters.dispatches += self.record(batch, piece, &mut encoder);
             if i + 1 == n_pieces {
                 let offset = u64::from(self.layout.logits) * 4;
-                encoder.copy_buffer_to_buffer(&self.outputs, offset, &self.readbacks[readback], 0, end);
+                encoder.copy_buffer_to_buffer(&self.activations.outputs, offset, &self.readbacks[readback], 0, end);
             }
             self.gpu.queue.submit([encoder.finish()]);
             counters.submits += 1;
         }
         self.counters.set(counters);
 
-        let (done, mapped) = oneshot::channel();
-        self.readbacks[readback].slice(..end).map_async(wgpu::MapMode::Read, move |result| {
-            let _ = done.send(result);
-        });
-        self.in_flight.push_back(InFlight { ticket, readback, n_values, mapped });
+        let mapped = map(&self.readbacks[readback], end);
+        self.in_flight.push_back(InFlight { ticket, readback, n_values, end, mapped });
         ticket
     }
 
@@ -304,26 +319,42 @@ impl Device for GpuModel {
         let step = self.in_flight.pop_front().expect("a ticket is read once");
         assert_eq!(step.ticket, ticket, "tickets are read in their order");
         self.gpu.drive()?;
-        let mapped = step.mapped.await;
-        if let Some(fault) = self.gpu.fault() {
-            return Err(fault);
-        }
-        if !matches!(mapped, Ok(Ok(()))) {
-            return Err(self.gpu.lost("a step's result could not be read"));
-        }
-        let buffer = &self.readbacks[step.readback];
-        let mut logits = vec![0.0; step.n_values];
-        if step.n_values > 0 {
-            let view = buffer.slice(..step.n_values as u64 * 4).get_mapped_range();
-            let Ok(view) = view else { return Err(self.gpu.lost("a step's result could not be read")) };
-            logits.copy_from_slice(bytemuck::cast_slice(&view));
-        }
-        buffer.unmap();
+        let mut logits = self.gpu.take(&self.readbacks[step.readback], step.end, step.mapped).await?;
+        logits.truncate(step.n_values);
         Ok(logits)
     }
 }
 
+type Mapped = oneshot::Receiver<Result<(), wgpu::BufferAsyncError>>;
+
+/// Asks for the first `end` bytes of a buffer.
+fn map(buffer: &wgpu::Buffer, end: u64) -> Mapped {
+    let (done, mapped) = oneshot::channel();
+    buffer.slice(..end).map_async(wgpu::MapMode::Read, move |result| {
+        // Nobody waits for a step whose model is gone.
+        let _ = done.send(result);
+    });
+    mapped
+}
+
 impl Gpu {
+    /// Waits for what [`map`] asked for, copies it and gives the buffer back.
+    async fn take(&self, buffer: &wgpu::Buffer, end: u64, mapped: Mapped) -> Result<Vec<f32>, GpuError> {
+        let mapped = mapped.await;
+        if let Some(fault) = self.fault() {
+            return Err(fault);
+        }
+        let view = match mapped {
+            Ok(Ok(())) => buffer.slice(..end).get_mapped_range().ok(),
+            _ => None,
+        };
+        let Some(view) = view else { return Err(self.lost("a step's result could not be read")) };
+        let values = bytemuck::cast_slice(&view).to_vec();
+        drop(view);
+        buffer.unmap();
+        Ok(values)
+    }
+
     /// Natively lets callbacks run once all submitted work is done; a browser does that by itself.
     fn drive(&self) -> Result<(), GpuError> {
         match self.device.poll(wgpu::PollType::wait_indefinitely()) {
@@ -350,6 +381,7 @@ fn workgroups(grid: Grid, n_rows: u32, tile: u32) -> [u32; 3] {
 }
 
 /// Buffers that every dispatch may bind.
+#[derive(Debug)]
 struct Activations {
     batch: wgpu::Buffer,
     tables: wgpu::Buffer,
