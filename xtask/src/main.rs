@@ -1,2 +1,60 @@
 //! `cargo xtask serve` and `cargo xtask test`: everything between a fresh clone and a running page.
-fn main() {}
+//!
+//! Every step first looks whether its work is there, so that a second run starts in seconds.
+
+mod process;
+mod serve;
+mod setup;
+mod stages;
+
+use process::{Context, Result};
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask setup                       make this machine able to build and serve the page
+cargo xtask build                       the same, then build the page into dist/
+cargo xtask serve [--port N] [--release] the same, then serve it on http://127.0.0.1:8080
+cargo xtask test  [--only STAGE,…] [FILTER…]
+                                        set up what tests need, run them all, or those whose name contains a FILTER
+cargo xtask test --list                 name the stages";
+
+fn main() -> ExitCode {
+    match run(std::env::args().skip(1).collect()) {
+        Ok(code) => code,
+        Err(sentence) => {
+            eprintln!("xtask: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Vec<String>) -> Result<ExitCode> {
+    let mut context = Context::new()?;
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    match command {
+        "setup" => {
+            refuse_arguments(rest)?;
+            setup::page(&mut context)?;
+        }
+        "build" => {
+            refuse_arguments(rest)?;
+            setup::page(&mut context)?;
+            serve::build(&context)?;
+        }
+        "serve" => serve::serve(&mut context, &serve::Options::parse(rest)?)?,
+        "test" => return stages::run(&mut context, &stages::Options::parse(rest)?),
+        "help" | "--help" | "-h" => println!("{HELP}"),
+        other => return Err(format!("there is no command `{other}`\n{HELP}")),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn refuse_arguments(arguments: &[String]) -> Result<()> {
+    match arguments.first() {
+        None => Ok(()),
+        Some(first) => Err(format!("this command takes no argument, found `{first}`\n{HELP}")),
+    }
+}

@@ -1,0 +1,134 @@
+//! One test, one browser: a fresh profile, the built page under a sub-path, and evidence kept when the test fails.
+
+use crate::page::Page;
+use crate::server::Server;
+use crate::webdriver::Session;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
+
+/// Where the page is on its server: not at the root, as on many a host.
+const BASE: &str = "/some/path/";
+/// How the kernel tests start the browser too.
+const SWITCHES: &str = include_str!("../chromium-switches.txt");
+
+/// Whether the browser has WebGPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gpu {
+    /// Chromium's software device.
+    Software,
+    /// None at all.
+    Missing,
+}
+
+/// Opens the page in a browser of its own and runs a test in it. A failure saves `NAME.png` and `NAME.log` first.
+///
+/// # Panics
+/// If the test returns a sentence or panics.
+pub fn in_page(name: &str, gpu: Gpu, test: impl FnOnce(&Page) -> Result<(), String>) {
+    let scratch = folder_from("PAGELM_SCRATCH");
+    let profile = Profile::new(&scratch, name);
+    let server = Server::start(&folder_from("PAGELM_DIST"), BASE).expect("a free port on 127.0.0.1");
+    let session = Session::start(&program("CHROMEDRIVER"), &program("CHROMIUM"), &switches(gpu), &profile.0);
+    let session = session.unwrap_or_else(|sentence| panic!("{name}: no browser: {sentence}"));
+    let page = Page::new(session, server, scratch.clone());
+    let result = catch_unwind(AssertUnwindSafe(|| page.open_page().and_then(|()| test(&page))));
+    if let Ok(Ok(())) = result {
+        return;
+    }
+    save_evidence(&page, &scratch, name);
+    match result {
+        Ok(Err(sentence)) => panic!("{name}: {sentence}"),
+        Err(panic) => resume_unwind(panic),
+        Ok(Ok(())) => unreachable!("returned above"),
+    }
+}
+
+fn switches(gpu: Gpu) -> Vec<&'static str> {
+    let about_gpu = |switch: &str| switch.contains("webgpu");
+    let mut switches: Vec<&str> =
+        SWITCHES.lines().filter(|switch| gpu == Gpu::Software || !about_gpu(switch)).collect();
+    if gpu == Gpu::Missing {
+        switches.push("--disable-gpu");
+    }
+    switches
+}
+
+/// The console and a picture, as far as the browser still answers.
+fn save_evidence(page: &Page, scratch: &Path, name: &str) {
+    let folder = scratch.join("failures");
+    let console = page.session().console().unwrap_or_else(|sentence| vec![sentence]);
+    let shown = page.shown().unwrap_or_else(|sentence| sentence);
+    let missing = page.server().missing().join("\n");
+    let log =
+        format!("Console\n{}\n\nNot found on the server\n{missing}\n\nShown\n{shown}\n", console.join("\n"));
+    eprintln!("{name} failed; see {}\n{log}", folder.join(name).display());
+    let picture = page.session().screenshot().ok().and_then(|text| decode_base64(&text));
+    let written = std::fs::create_dir_all(&folder)
+        .and_then(|()| std::fs::write(folder.join(format!("{name}.log")), &log))
+        .and_then(|()| std::fs::write(folder.join(format!("{name}.png")), picture.unwrap_or_default()));
+    if let Err(error) = written {
+        eprintln!("cannot write to {}: {error}", folder.display());
+    }
+}
+
+/// Standard base64, padding optional; nothing where a character is foreign.
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut n_bits) = (0_u32, 0);
+    for character in text.trim_end_matches('=').bytes() {
+        let value = ALPHABET.iter().position(|letter| *letter == character)?;
+        bits = bits << 6 | u32::try_from(value).ok()?;
+        n_bits += 6;
+        if n_bits >= 8 {
+            n_bits -= 8;
+            bytes.push(u8::try_from(bits >> n_bits & 0xff).ok()?);
+        }
+    }
+    Some(bytes)
+}
+
+fn folder_from(variable: &str) -> PathBuf {
+    let folder = std::env::var_os(variable).map(PathBuf::from);
+    folder.unwrap_or_else(|| {
+        panic!("{variable} is not set; run these tests with `cargo xtask test --only page`")
+    })
+}
+
+fn program(variable: &str) -> PathBuf {
+    folder_from(variable)
+}
+
+/// A browser profile that is removed at the end.
+struct Profile(PathBuf);
+
+impl Profile {
+    fn new(scratch: &Path, name: &str) -> Self {
+        Self(scratch.join("profiles").join(format!("{name}-{}", std::process::id())))
+    }
+}
+
+impl Drop for Profile {
+    fn drop(&mut self) {
+        // The browser may still be writing its last file; what is left is overwritten by nobody.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_decoded() {
+        assert_eq!(decode_base64("aGVsbG8="), Some(b"hello".to_vec()));
+        assert_eq!(decode_base64("aGVsbG8h"), Some(b"hello!".to_vec()));
+        assert_eq!(decode_base64("a-b"), None);
+    }
+
+    #[test]
+    fn without_a_gpu_no_switch_gives_one() {
+        assert!(switches(Gpu::Software).iter().any(|switch| switch.contains("swiftshader")));
+        assert!(!switches(Gpu::Missing).iter().any(|switch| switch.contains("webgpu")));
+    }
+}

@@ -1,0 +1,9 @@
+//! The built page in a real browser, in the words of a person who uses it. Nothing outlives a test but its evidence.
+
+pub mod browser;
+pub mod page;
+pub mod server;
+pub mod webdriver;
+
+pub use browser::{Gpu, in_page};
+pub use page::Page;

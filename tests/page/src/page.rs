@@ -1,0 +1,269 @@
+//! What a person does with the page and sees in it. Controls are found as assistive technology finds them: by role and name.
+
+use crate::server::Server;
+use crate::webdriver::{Element, Session};
+use pagelm::protocol::{Event, Request};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// The page starts within this, on a busy machine too.
+const START: Duration = Duration::from_secs(60);
+/// Fetching 98 MB from this machine, putting them on the device and compiling the kernels in software.
+const LOAD: Duration = Duration::from_secs(300);
+/// The first model of www/models.json.
+const DEFAULT_MODEL: &str = "SmolLM2 135M Instruct";
+/// Between two looks at the page.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The keys that are not characters, as WebDriver names them.
+pub mod keys {
+    /// Enter.
+    pub const ENTER: &str = "\u{e007}";
+    /// Shift, held until the end of what is typed.
+    pub const SHIFT: &str = "\u{e008}";
+    /// Esc.
+    pub const ESCAPE: &str = "\u{e00c}";
+}
+
+/// The open page.
+pub struct Page {
+    session: Session,
+    server: Server,
+    scratch: PathBuf,
+}
+
+impl Page {
+    /// A page that `server` serves and `session` shows; files for it are made in `scratch`.
+    pub(crate) fn new(session: Session, server: Server, scratch: PathBuf) -> Self {
+        Self { session, server, scratch }
+    }
+
+    /// The browser, for what only a test can do.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The server that the page came from.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// A file of this name for the page to open.
+    pub fn write_file(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, String> {
+        let folder = self.scratch.join("files");
+        let path = folder.join(name);
+        std::fs::create_dir_all(&folder)
+            .and_then(|()| std::fs::write(&path, bytes))
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Opens the page and waits for its text box.
+    pub fn open_page(&self) -> Result<(), String> {
+        self.session.open(&self.server.url())?;
+        self.within(START, "the text box \"Message\"", || Ok(self.message_box()?.map(drop)))
+    }
+
+    /// Loads the default model with the picker and waits until it answers.
+    pub fn load_default_model(&self) -> Result<(), String> {
+        self.start_loading()?;
+        self.wait_for_model()
+    }
+
+    /// Presses the default model's button in the picker.
+    pub fn start_loading(&self) -> Result<(), String> {
+        for alert in self.session.find("[role=alert] button")? {
+            self.session.click(&alert)?;
+        }
+        self.press(&format!("Load {DEFAULT_MODEL}"))
+    }
+
+    /// Waits until the default model answers.
+    pub fn wait_for_model(&self) -> Result<(), String> {
+        self.within(LOAD, &format!("{DEFAULT_MODEL} as the model that answers"), || {
+            if let Some(alert) = self.alerts()?.first() {
+                return Err(format!("loading failed: {alert}"));
+            }
+            Ok(self.button(&format!("Model: {DEFAULT_MODEL}"))?.map(drop))
+        })
+    }
+
+    /// Types a message and sends it.
+    pub fn ask(&self, text: &str) -> Result<(), String> {
+        self.type_message(text)?;
+        self.press("Send")
+    }
+
+    /// Types into the text box "Message".
+    pub fn type_message(&self, text: &str) -> Result<(), String> {
+        let message_box = self.message_box()?.ok_or("there is no text box \"Message\"")?;
+        self.session.type_into(&message_box, text)
+    }
+
+    /// What stands in the text box "Message".
+    pub fn message(&self) -> Result<String, String> {
+        let script = "return document.querySelector('textarea').value";
+        Ok(self.session.run(script, json!([]))?.as_str().unwrap_or_default().to_string())
+    }
+
+    /// Presses a button by its name, once it can be pressed.
+    pub fn press(&self, name: &str) -> Result<(), String> {
+        let button =
+            self.within(START, &format!("a button {name:?} that can be pressed"), || self.button(name))?;
+        self.session.click(&button)
+    }
+
+    /// Whether a button of this name can be pressed now.
+    pub fn offers(&self, name: &str) -> Result<bool, String> {
+        Ok(self.button(name)?.is_some())
+    }
+
+    /// Waits until a button of this name can be pressed.
+    pub fn wait_for_button(&self, name: &str, limit: Duration) -> Result<(), String> {
+        self.within(limit, &format!("a button {name:?} that can be pressed"), || {
+            Ok(self.button(name)?.map(drop))
+        })
+    }
+
+    /// Waits until the conversation contains a text.
+    pub fn see(&self, text: &str, limit: Duration) -> Result<(), String> {
+        self.within(limit, &format!("{text:?} in the conversation"), || {
+            Ok(self.conversation()?.contains(text).then_some(()))
+        })
+    }
+
+    /// Waits until an answer grew beyond so many characters, whatever they are.
+    pub fn see_answer_of(&self, n_chars: usize, question: &str, limit: Duration) -> Result<(), String> {
+        self.within(limit, &format!("an answer of {n_chars} characters"), || {
+            let conversation = self.conversation()?;
+            let after = conversation.split_once(question).map_or("", |(_, after)| after);
+            Ok((after.trim().chars().count() >= n_chars).then_some(()))
+        })
+    }
+
+    /// Waits for an alert, and returns it.
+    pub fn see_alert(&self, limit: Duration) -> Result<String, String> {
+        self.within(limit, "an alert", || Ok(self.alerts()?.into_iter().next()))
+    }
+
+    /// What the page warns of now.
+    pub fn alerts(&self) -> Result<Vec<String>, String> {
+        let mut texts = Vec::new();
+        for alert in self.session.find("[role=alert]")? {
+            // It may vanish between the two calls.
+            let text = self.session.text(&alert).unwrap_or_default();
+            if !text.trim().is_empty() {
+                texts.push(text);
+            }
+        }
+        Ok(texts)
+    }
+
+    /// The conversation's text.
+    pub fn conversation(&self) -> Result<String, String> {
+        let log = self
+            .session
+            .find("[role=log]")?
+            .into_iter()
+            .next()
+            .ok_or("there is no region with role `log`")?;
+        self.session.text(&log)
+    }
+
+    /// All text that is shown.
+    pub fn shown(&self) -> Result<String, String> {
+        let body = self.session.find("body")?.into_iter().next().ok_or("the document has no body")?;
+        self.session.text(&body)
+    }
+
+    /// Opens a local file with the page's file input.
+    pub fn choose_file(&self, path: &std::path::Path) -> Result<(), String> {
+        let input =
+            self.session.find("input[type=file]")?.into_iter().next().ok_or("there is no file input")?;
+        self.session.type_into(&input, &path.display().to_string())
+    }
+
+    /// Drops a file on the page, as dragging it from a folder does.
+    pub fn drop_file(&self, name: &str, bytes: &[u8]) -> Result<(), String> {
+        let script = "
+            const [name, bytes] = arguments;
+            const transfer = new DataTransfer();
+            transfer.items.add(new File([new Uint8Array(bytes)], name));
+            const target = document.elementFromPoint(innerWidth / 2, innerHeight / 2) ?? document.body;
+            for (const type of ['dragenter', 'dragover', 'drop']) {
+                target.dispatchEvent(new DragEvent(type, { dataTransfer: transfer, bubbles: true, cancelable: true }));
+            }";
+        self.session.run(script, json!([name, bytes])).map(drop)
+    }
+
+    /// Sends requests of the protocol at once, and returns each one's events when all are answered.
+    pub fn request(&self, requests: &[Request], limit: Duration) -> Result<Vec<Vec<Event>>, String> {
+        let texts: Vec<String> = requests
+            .iter()
+            .map(|request| serde_json::to_string(request).map_err(|error| error.to_string()))
+            .collect::<Result<_, _>>()?;
+        let script = "
+            window.pageTest = { left: arguments[0].length, answers: [], error: null };
+            arguments[0].forEach((text, index) => window.wasmBindings.request(text).then(
+                answer => { pageTest.answers[index] = answer; pageTest.left -= 1; },
+                error => { pageTest.error = String(error); }));";
+        self.session.run(script, json!([texts]))?;
+        let state = self.within(limit, "the engine's answers", || {
+            let state = self.session.run("return window.pageTest", json!([]))?;
+            match &state["error"] {
+                Value::Null => Ok((state["left"] == 0).then_some(state)),
+                error => Err(format!("the engine refused a request: {error}")),
+            }
+        })?;
+        let answers = state["answers"].as_array().ok_or("the page kept no answers")?;
+        let events = |answer: &Value| {
+            let text = answer.as_str().ok_or("an answer is not text")?;
+            serde_json::from_str(text)
+                .map_err(|error| format!("an answer is no list of events: {error}: {text}"))
+        };
+        answers.iter().map(events).collect()
+    }
+
+    fn message_box(&self) -> Result<Option<Element>, String> {
+        self.control("textarea, input", "textbox", "Message")
+    }
+
+    fn button(&self, name: &str) -> Result<Option<Element>, String> {
+        match self.control("button", "button", name)? {
+            Some(button) if self.session.is_usable(&button)? => Ok(Some(button)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The control of this role and name. One that vanishes between two calls was not the one.
+    fn control(&self, selector: &str, role: &str, name: &str) -> Result<Option<Element>, String> {
+        for element in self.session.find(selector)? {
+            let label = self.session.label(&element).unwrap_or_default();
+            if label == name && self.session.role(&element).unwrap_or_default() == role {
+                return Ok(Some(element));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Looks again and again until there is something; the error says what was awaited and what is shown.
+    fn within<T>(
+        &self,
+        limit: Duration,
+        awaited: &str,
+        mut look: impl FnMut() -> Result<Option<T>, String>,
+    ) -> Result<T, String> {
+        let start = Instant::now();
+        loop {
+            if let Some(found) = look()? {
+                return Ok(found);
+            }
+            if start.elapsed() > limit {
+                let shown = self.shown().unwrap_or_else(|sentence| sentence);
+                return Err(format!("waited {} s for {awaited}; the page shows:\n{shown}", limit.as_secs()));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! A static file server as plain hosting is: byte ranges, a folder's index.html, and 404 for what is not there.
+
+use std::io::{BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Serves a folder below a path, until the process ends.
+pub struct Server {
+    address: SocketAddr,
+    base: &'static str,
+    missing: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    /// Serves `folder` at `base`, which starts and ends with a slash, on a free port of 127.0.0.1.
+    pub fn start(folder: &Path, base: &'static str) -> std::io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = listener.local_addr()?;
+        let missing = Arc::new(Mutex::new(Vec::new()));
+        let (folder, noted) = (folder.to_path_buf(), missing.clone());
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (folder, noted) = (folder.clone(), noted.clone());
+                // A browser that closes a connection early is no failure of the server.
+                std::thread::spawn(move || answer_all(stream, &folder, base, &noted).unwrap_or_default());
+            }
+        });
+        Ok(Self { address, base, missing })
+    }
+
+    /// Where the folder's index.html is.
+    pub fn url(&self) -> String {
+        format!("http://{}{}", self.address, self.base)
+    }
+
+    /// The requested paths that were not there; a page that works asks for none.
+    pub fn missing(&self) -> Vec<String> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What a request asks for.
+struct Asked {
+    head_only: bool,
+    path: String,
+    range: Option<String>,
+}
+
+/// Answers the requests of one connection until the browser closes it.
+fn answer_all(
+    stream: TcpStream,
+    folder: &Path,
+    base: &str,
+    missing: &Mutex<Vec<String>>,
+) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    let mut reader = BufReader::new(stream.try_clone()?);
+    while let Some(asked) = read_request(&mut reader)? {
+        let file = locate(&asked.path, folder, base);
+        if file.is_none() {
+            missing.lock().unwrap_or_else(PoisonError::into_inner).push(asked.path.clone());
+        }
+        match file {
+            Some(file) => send_file(&stream, &file, &asked)?,
+            None => write!(&stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")?,
+        }
+    }
+    Ok(())
+}
+
+fn read_request(reader: &mut impl std::io::BufRead) -> std::io::Result<Option<Asked>> {
+    let mut line = String::new();
+    if reader.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    let mut words = line.split_whitespace();
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let path = target.split(['?', '#']).next().unwrap_or_default().to_string();
+    let mut asked = Asked { head_only: method == "HEAD", path, range: None };
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 || line.trim().is_empty() {
+            return Ok(Some(asked));
+        }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("range")
+        {
+            asked.range = Some(value.trim().to_string());
+        }
+    }
+}
+
+/// The file of a URL's path: below the base, inside the folder, and there.
+fn locate(path: &str, folder: &Path, base: &str) -> Option<PathBuf> {
+    let relative = Path::new(path.strip_prefix(base)?);
+    if !relative.components().all(|part| matches!(part, Component::Normal(_))) {
+        return None;
+    }
+    let file = folder.join(relative);
+    let file = if file.is_dir() { file.join("index.html") } else { file };
+    file.is_file().then_some(file)
+}
+
+fn send_file(mut stream: &TcpStream, path: &Path, asked: &Asked) -> std::io::Result<()> {
+    let mut file = std::fs::File::open(path)?;
+    let n_bytes = file.metadata()?.len();
+    let range = asked.range.as_deref().and_then(|range| parse_range(range, n_bytes));
+    let (start, end) = range.unwrap_or((0, n_bytes));
+    let status = match range {
+        Some(_) => format!("206 Partial Content\r\nContent-Range: bytes {start}-{}/{n_bytes}", end - 1),
+        None => "200 OK".into(),
+    };
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: {}\r\nContent-Length: {}\r\nAccept-Ranges: bytes\r\nCache-Control: no-cache\r\n\r\n",
+        content_type(path),
+        end - start
+    )?;
+    if !asked.head_only {
+        file.seek(SeekFrom::Start(start))?;
+        std::io::copy(&mut file.take(end - start), &mut stream)?;
+    }
+    stream.flush()
+}
+
+/// A single byte range as (start, end), the end excluded; what cannot be met is answered with the whole file.
+fn parse_range(range: &str, n_bytes: u64) -> Option<(u64, u64)> {
+    let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
+    let (start, end) = match (first.parse::<u64>(), last.parse::<u64>()) {
+        (Ok(first), Ok(last)) => (first, last.saturating_add(1).min(n_bytes)),
+        (Ok(first), Err(_)) if last.is_empty() => (first, n_bytes),
+        (Err(_), Ok(length)) if first.is_empty() => (n_bytes.saturating_sub(length), n_bytes),
+        _ => return None,
+    };
+    (start < end).then_some((start, end))
+}
+
+fn content_type(path: &Path) -> &'static str {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("wasm") => "application/wasm",
+        Some("json") => "application/json",
+        Some("svg") => "image/svg+xml",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_cut_to_the_file() {
+        let check = |range: &str, wanted| assert_eq!(parse_range(range, 100), wanted, "{range}");
+        check("bytes=0-9", Some((0, 10)));
+        check("bytes=90-", Some((90, 100)));
+        check("bytes=90-200", Some((90, 100)));
+        check("bytes=-10", Some((90, 100)));
+        check("bytes=100-", None);
+        check("bytes=9-3", None);
+        check("items=0-9", None);
+    }
+
+    #[test]
+    fn nothing_outside_the_folder_is_served() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        assert!(locate("/a/b/Cargo.toml", folder, "/a/b/").is_some());
+        for path in ["/a/b/../Cargo.toml", "/Cargo.toml", "/a/b//etc/passwd", "/a/b/missing", "/a/b/"] {
+            assert_eq!(locate(path, folder, "/a/b/"), None, "{path}");
+        }
+    }
+}

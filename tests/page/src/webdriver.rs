@@ -1,0 +1,222 @@
+//! A WebDriver client over one local connection a call: chromedriver and its Chromium end with the value that started them.
+
+use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// No single call takes longer; what takes minutes is polled.
+const CALL_LIMIT: Duration = Duration::from_secs(120);
+/// The name under which the protocol passes elements.
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+
+/// A browser window driven through chromedriver.
+pub struct Session {
+    driver: Child,
+    port: u16,
+    id: String,
+    browser_process: Option<u64>,
+}
+
+/// An element of the page that is open.
+#[derive(Debug, Clone)]
+pub struct Element(String);
+
+impl Session {
+    /// Starts chromedriver on a free port, and a headless Chromium with these switches and a fresh profile in `profile`.
+    pub fn start(driver: &Path, browser: &Path, switches: &[&str], profile: &Path) -> Result<Self, String> {
+        let mut child = Command::new(driver)
+            .arg("--port=0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("cannot start {}: {error}", driver.display()))?;
+        let stdout = child.stdout.take().ok_or("chromedriver's stdout was not piped")?;
+        let mut session = Self { driver: child, port: 0, id: String::new(), browser_process: None };
+        session.port = read_port(stdout)?;
+        let mut arguments: Vec<String> = switches.iter().map(ToString::to_string).collect();
+        arguments.push(format!("--user-data-dir={}", profile.display()));
+        let capabilities = json!({
+            "goog:chromeOptions": { "binary": browser, "args": arguments },
+            "goog:loggingPrefs": { "browser": "ALL" },
+            "unhandledPromptBehavior": "ignore",
+        });
+        let created = session.call(
+            "POST",
+            "/session",
+            Some(json!({ "capabilities": { "alwaysMatch": capabilities } })),
+        )?;
+        session.id = created["sessionId"].as_str().ok_or("chromedriver named no session")?.to_string();
+        session.browser_process = created["capabilities"]["goog:processID"].as_u64();
+        Ok(session)
+    }
+
+    /// Opens a URL and waits for its load event.
+    pub fn open(&self, url: &str) -> Result<(), String> {
+        self.post("url", json!({ "url": url })).map(drop)
+    }
+
+    /// Runs a function body in the page and returns what it returns.
+    pub fn run(&self, script: &str, arguments: Value) -> Result<Value, String> {
+        self.post("execute/sync", json!({ "script": script, "args": arguments }))
+    }
+
+    /// All elements that a CSS selector names, in document order.
+    pub fn find(&self, selector: &str) -> Result<Vec<Element>, String> {
+        let found = self.post("elements", json!({ "using": "css selector", "value": selector }))?;
+        let elements = found.as_array().ok_or("chromedriver returned no list of elements")?;
+        Ok(elements
+            .iter()
+            .filter_map(|element| element[ELEMENT].as_str())
+            .map(|id| Element(id.into()))
+            .collect())
+    }
+
+    /// What assistive technology calls the element.
+    pub fn label(&self, element: &Element) -> Result<String, String> {
+        self.text_of(element, "computedlabel")
+    }
+
+    /// What assistive technology takes the element for.
+    pub fn role(&self, element: &Element) -> Result<String, String> {
+        self.text_of(element, "computedrole")
+    }
+
+    /// The element's text as it is shown.
+    pub fn text(&self, element: &Element) -> Result<String, String> {
+        self.text_of(element, "text")
+    }
+
+    /// Whether the element is shown and reacts.
+    pub fn is_usable(&self, element: &Element) -> Result<bool, String> {
+        let enabled = self.get(&format!("element/{}/enabled", element.0))?;
+        let shown = self.get(&format!("element/{}/displayed", element.0))?;
+        Ok(enabled == Value::Bool(true) && shown == Value::Bool(true))
+    }
+
+    /// Presses the element with the mouse.
+    pub fn click(&self, element: &Element) -> Result<(), String> {
+        self.post(&format!("element/{}/click", element.0), json!({})).map(drop)
+    }
+
+    /// Types into the element; for a file input, names a file.
+    pub fn type_into(&self, element: &Element, text: &str) -> Result<(), String> {
+        self.post(&format!("element/{}/value", element.0), json!({ "text": text })).map(drop)
+    }
+
+    /// Sets the size of the page's view in CSS pixels, also below what a window allows.
+    pub fn set_view(&self, width: u32, height: u32) -> Result<(), String> {
+        let parameters = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        let command = json!({ "cmd": "Emulation.setDeviceMetricsOverride", "params": parameters });
+        self.post("goog/cdp/execute", command).map(drop)
+    }
+
+    /// What the console said since the last call, one entry a line.
+    pub fn console(&self) -> Result<Vec<String>, String> {
+        let entries = self.post("se/log", json!({ "type": "browser" }))?;
+        let entries = entries.as_array().ok_or("chromedriver returned no log")?;
+        let line = |entry: &Value| {
+            format!("{} {}", entry["level"].as_str().unwrap_or("?"), entry["message"].as_str().unwrap_or("?"))
+        };
+        Ok(entries.iter().map(line).collect())
+    }
+
+    /// What is shown, as a PNG file in base64.
+    pub fn screenshot(&self) -> Result<String, String> {
+        self.get("screenshot")?
+            .as_str()
+            .map(str::to_string)
+            .ok_or_else(|| "chromedriver returned no picture".into())
+    }
+
+    fn text_of(&self, element: &Element, what: &str) -> Result<String, String> {
+        let text = self.get(&format!("element/{}/{what}", element.0))?;
+        text.as_str().map(str::to_string).ok_or_else(|| format!("chromedriver returned no {what}"))
+    }
+
+    fn get(&self, path: &str) -> Result<Value, String> {
+        self.call("GET", &format!("/session/{}/{path}", self.id), None)
+    }
+
+    fn post(&self, path: &str, body: Value) -> Result<Value, String> {
+        self.call("POST", &format!("/session/{}/{path}", self.id), Some(body))
+    }
+
+    /// One call; the `value` of its answer, or the driver's message.
+    fn call(&self, method: &str, path: &str, body: Option<Value>) -> Result<Value, String> {
+        let body = body.map_or_else(String::new, |body| body.to_string());
+        let answer = exchange(self.port, method, path, &body)
+            .map_err(|error| format!("chromedriver did not answer {method} {path}: {error}"))?;
+        let mut answer: Value = serde_json::from_slice(&answer)
+            .map_err(|error| format!("chromedriver's answer is not JSON: {error}"))?;
+        let value = answer["value"].take();
+        match value["error"].as_str() {
+            Some(error) => {
+                Err(format!("{method} {path}: {error}: {}", value["message"].as_str().unwrap_or_default()))
+            }
+            None => Ok(value),
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Chromium ends with its session; whatever does not is ended by its id.
+        if !self.id.is_empty() {
+            let _ = self.call("DELETE", &format!("/session/{}", self.id), None);
+        }
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+        if let Some(id) = self.browser_process.filter(|id| Path::new(&format!("/proc/{id}")).exists()) {
+            let _ = Command::new("kill").args(["-KILL", &id.to_string()]).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+/// The port that chromedriver chose, from what it prints; the rest is read by a thread so that it never blocks on a full pipe.
+fn read_port(stdout: std::process::ChildStdout) -> Result<u16, String> {
+    let mut lines = BufReader::new(stdout).lines();
+    let mut port = None;
+    while port.is_none() {
+        let line = lines.next().ok_or("chromedriver ended before it named its port")?;
+        let line = line.map_err(|error| format!("cannot read chromedriver's output: {error}"))?;
+        let after = line.split_once("started successfully on port ").map(|(_, rest)| rest);
+        port = after.and_then(|rest| rest.trim_end_matches('.').parse().ok());
+    }
+    std::thread::spawn(move || lines.for_each(drop));
+    port.ok_or_else(|| "chromedriver named no port".into())
+}
+
+/// One HTTP exchange with a server that states the length of its answer.
+fn exchange(port: u16, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(CALL_LIMIT))?;
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )?;
+    let mut reader = BufReader::new(stream);
+    let mut n_bytes = 0;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            n_bytes = value.trim().parse().map_err(std::io::Error::other)?;
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+    }
+    let mut answer = Vec::new();
+    reader.take(n_bytes).read_to_end(&mut answer)?;
+    Ok(answer)
+}

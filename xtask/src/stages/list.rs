@@ -1,0 +1,204 @@
+//! The stages in order: what is quick and fails often comes first. Feature sets are few, for each compiles the crates anew.
+
+use crate::process::{Context, Result};
+use crate::{serve, setup};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Whether a stage's tests are counted, or the stage itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Passes or fails as a whole.
+    Check,
+    /// Its commands are test runners.
+    Tests,
+}
+
+/// One check of the project.
+pub(super) struct Stage {
+    /// The name for `--only`.
+    pub(super) name: &'static str,
+    /// What it checks.
+    pub(super) what: &'static str,
+    /// How it is counted.
+    pub(super) kind: Kind,
+    /// Its commands, given the filters on test names.
+    pub(super) commands: fn(&Context, &[String]) -> Result<Vec<Command>>,
+}
+
+/// The stage that builds the page.
+pub(super) const PAGE_BUILD: &str = "page-build";
+/// The stage that needs the built page.
+pub(super) const PAGE_TESTS: &str = "page";
+
+/// Every stage, in the order in which they run.
+pub(super) const STAGES: &[Stage] = &[
+    Stage { name: "fmt", what: "every file is formatted", kind: Kind::Check, commands: fmt },
+    Stage { name: "core", what: "tests that need no feature", kind: Kind::Tests, commands: core },
+    Stage { name: "xtask", what: "tests of xtask itself", kind: Kind::Tests, commands: xtask },
+    Stage {
+        name: "clippy",
+        what: "no warning, natively, without features and with all",
+        kind: Kind::Check,
+        commands: clippy,
+    },
+    Stage {
+        name: "clippy-wasm",
+        what: "no warning in what runs in the browser",
+        kind: Kind::Check,
+        commands: clippy_wasm,
+    },
+    Stage {
+        name: "native",
+        what: "the native engine on Vulkan, Metal or DX12",
+        kind: Kind::Tests,
+        commands: native,
+    },
+    Stage {
+        name: "page-logic",
+        what: "the page's state, tested natively",
+        kind: Kind::Tests,
+        commands: page_logic,
+    },
+    Stage { name: "fuzz", what: "file readers meet bounded nonsense", kind: Kind::Check, commands: fuzz },
+    Stage {
+        name: "wasm",
+        what: "kernels in Chromium, whose WGSL compiler is another",
+        kind: Kind::Tests,
+        commands: wasm,
+    },
+    Stage { name: PAGE_BUILD, what: "Trunk builds the page", kind: Kind::Check, commands: page_build },
+    Stage {
+        name: PAGE_TESTS,
+        what: "a person uses the page, in Chromium",
+        kind: Kind::Tests,
+        commands: page_tests,
+    },
+];
+
+const PACKAGE: [&str; 3] = ["--locked", "--package", "pagelm"];
+const WEB: [&str; 3] = ["--no-default-features", "--features", "web"];
+const WASM: [&str; 2] = ["--target", "wasm32-unknown-unknown"];
+const DENY: [&str; 3] = ["--", "--deny", "warnings"];
+/// Integration tests that also run in a browser.
+const BROWSER_TESTS: [&str; 2] = ["--test", "kernels"];
+/// How long one run of the fuzzer is: executions, and seconds where those come first.
+const FUZZ: [&str; 3] = ["-runs=300000", "-max_total_time=120", "-seed=1"];
+
+fn cargo(context: &Context, parts: &[&[&str]]) -> Command {
+    let mut command = context.cargo(parts.concat());
+    if std::env::var_os("CI").is_some() {
+        // A fresh clone is built once: what serves the next build only costs.
+        command.env("CARGO_INCREMENTAL", "0");
+    }
+    command
+}
+
+/// A test run that goes on after a failure, for the tests that the filters name.
+fn cargo_test(context: &Context, parts: &[&[&str]], filters: &[String], runner: &[&str]) -> Command {
+    let mut command = cargo(context, &[&["test", "--no-fail-fast"], &parts.concat()]);
+    command.arg("--").args(runner).args(filters);
+    command
+}
+
+fn fmt(context: &Context, _: &[String]) -> Result<Vec<Command>> {
+    Ok(vec![
+        cargo(context, &[&["fmt", "--all", "--check"]]),
+        cargo(context, &[&["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]]),
+    ])
+}
+
+fn core(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
+    Ok(vec![cargo_test(context, &[&PACKAGE, &["--no-default-features"]], filters, &[])])
+}
+
+fn xtask(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
+    Ok(vec![cargo_test(context, &[&["--locked", "--package", "xtask"]], filters, &[])])
+}
+
+fn clippy(context: &Context, _: &[String]) -> Result<Vec<Command>> {
+    let command = |parts: &[&[&str]]| cargo(context, &[&["clippy", "--all-targets"], &parts.concat(), &DENY]);
+    Ok(vec![
+        command(&[&PACKAGE, &["--no-default-features"]]),
+        command(&[&PACKAGE]),
+        command(&[&["--locked", "--package", "xtask", "--package", "page-tests"]]),
+    ])
+}
+
+fn clippy_wasm(context: &Context, _: &[String]) -> Result<Vec<Command>> {
+    Ok(vec![cargo(context, &[&["clippy", "--lib", "--bins"], &BROWSER_TESTS, &PACKAGE, &WEB, &WASM, &DENY])])
+}
+
+fn native(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
+    Ok(vec![cargo_test(context, &[&PACKAGE], filters, &[])])
+}
+
+fn page_logic(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
+    Ok(vec![cargo_test(context, &[&["--lib"], &PACKAGE, &WEB], filters, &[])])
+}
+
+fn fuzz(context: &Context, _: &[String]) -> Result<Vec<Command>> {
+    let listed = crate::process::output(&mut cargo(context, &[&["fuzz", "list"]]))?;
+    let targets: Vec<&str> = listed.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    if targets.is_empty() {
+        return Err("`cargo fuzz list` names no target; fuzz/Cargo.toml should have one".into());
+    }
+    let run = |target: &&str| cargo(context, &[&["fuzz", "run", "--sanitizer", "none", target, "--"], &FUZZ]);
+    Ok(targets.iter().map(run).collect())
+}
+
+fn wasm(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
+    let (_, driver) = browser(context)?;
+    let capabilities = context.scratch()?.join("webdriver.json");
+    std::fs::write(&capabilities, capabilities_json(context)?)
+        .map_err(|error| format!("cannot write {}: {error}", capabilities.display()))?;
+    // The page's own profile and features, so that both stages share every crate.
+    let parts: [&[&str]; 5] = [&["--profile", "web"], &BROWSER_TESTS, &PACKAGE, &WEB, &WASM];
+    let mut command = cargo_test(context, &parts, filters, &[]);
+    command.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER", "wasm-bindgen-test-runner");
+    command.env("WASM_BINDGEN_TEST_WEBDRIVER_JSON", &capabilities).env("CHROMEDRIVER", driver);
+    command.env("WASM_BINDGEN_TEST_TIMEOUT", "900").env("WASM_BINDGEN_TEST_ONLY_WEB", "1");
+    Ok(vec![command])
+}
+
+fn page_build(context: &Context, _: &[String]) -> Result<Vec<Command>> {
+    let dist = page_dist(context)?;
+    std::fs::create_dir_all(&dist).map_err(|error| format!("cannot make {}: {error}", dist.display()))?;
+    Ok(vec![serve::build_for_tests(context, &dist)])
+}
+
+fn page_tests(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
+    let (browser, driver) = browser(context)?;
+    let dist = page_dist(context)?;
+    if !dist.join("index.html").is_file() {
+        return Err(format!("there is no built page in {}: the stage {PAGE_BUILD} failed", dist.display()));
+    }
+    // One browser at a time: each computes on all cores.
+    let parts: [&[&str]; 1] = [&["--locked", "--package", "page-tests"]];
+    let mut command = cargo_test(context, &parts, filters, &["--test-threads=1", "--nocapture"]);
+    command.env("PAGELM_DIST", dist).env("PAGELM_SCRATCH", context.scratch()?);
+    command.env("CHROMIUM", browser).env("CHROMEDRIVER", driver);
+    Ok(vec![command])
+}
+
+fn page_dist(context: &Context) -> Result<PathBuf> {
+    Ok(context.scratch()?.join("dist"))
+}
+
+fn browser(context: &Context) -> Result<(PathBuf, PathBuf)> {
+    setup::chromium(context)
+        .zip(setup::chromedriver(context))
+        .ok_or_else(|| "Chromium or chromedriver is gone".into())
+}
+
+/// How the browser is started: WebGPU on Chromium's software device, and nothing contacted.
+fn capabilities_json(context: &Context) -> Result<String> {
+    let (browser, _) = browser(context)?;
+    let switches = include_str!("../../../tests/page/chromium-switches.txt");
+    let switches: Vec<String> = switches.lines().map(|switch| format!("{switch:?}")).collect();
+    Ok(format!(
+        "{{\"goog:chromeOptions\": {{\"binary\": {:?}, \"args\": [{}]}}}}\n",
+        browser.display().to_string(),
+        switches.join(", ")
+    ))
+}
