@@ -11,7 +11,7 @@ use futures_channel::oneshot;
 
 use super::layout::{Buffer, Capacity, Layout, Segment};
 use super::lower::{Dispatch, Grid, Rows, Target, lower};
-use super::shader::{GRID_LIMIT, ShaderKey, TILES, WORKGROUP, tile_for};
+use super::shader::{GRID_LIMIT, ShaderKey, TILES, Variant, WORKGROUP, tile_for};
 use super::weights::{group_bytes, repack};
 use super::{Gpu, GpuError, batch_words};
 use crate::plan::batch::{BLOCK_TOKENS, Batch};
@@ -190,6 +190,11 @@ impl GpuModel {
     /// Bytes of the weights on the device.
     pub fn weight_bytes(&self) -> u64 {
         self.weight_bytes
+    }
+
+    /// The kernels in use.
+    pub fn variant(&self) -> Variant {
+        self.gpu.variant()
     }
 
     /// Where activations lie.
