@@ -51,7 +51,9 @@ fn answer_to(event: &Event, request_id: RequestId) -> Option<bool> {
         | Event::PromptLogprobs { request, .. }
         | Event::Prefilling { request, .. }
         | Event::Tokens { request, .. } => (Some(*request), false),
-        Event::Tokenized { request, .. } | Event::Finished { request, .. } => (Some(*request), true),
+        Event::Tokenized { request, .. } | Event::Status { request, .. } | Event::Finished { request, .. } => {
+            (Some(*request), true)
+        }
         Event::Failed { request, .. } => (*request, true),
         Event::Welcome { .. } | Event::Loading { .. } | Event::Ready { .. } | Event::LoadFailed { .. } => {
             (None, false)
@@ -60,7 +62,7 @@ fn answer_to(event: &Event, request_id: RequestId) -> Option<bool> {
     (request == Some(request_id)).then_some(last)
 }
 
-/// A `Generate` or `Tokenize` from its JSON, under the given id. The error is a sentence.
+/// A `Generate`, `Tokenize` or `Status` from its JSON, under the given id. The error is a sentence.
 fn request_from_json(json: &str, request_id: RequestId) -> Result<Request, String> {
     let mut value: Value = serde_json::from_str(json).map_err(|error| format!("not JSON: {error}"))?;
     let body = value
@@ -70,9 +72,9 @@ fn request_from_json(json: &str, request_id: RequestId) -> Result<Request, Strin
         .ok_or("not a request: expected an object such as {\"Tokenize\": {\"prompt\": …}}")?;
     body.insert("request".to_owned(), json!(request_id));
     match serde_json::from_value(value) {
-        Ok(request @ (Request::Generate { .. } | Request::Tokenize { .. })) => Ok(request),
+        Ok(request @ (Request::Generate { .. } | Request::Tokenize { .. } | Request::Status { .. })) => Ok(request),
         Ok(Request::Hello { .. } | Request::Load { .. } | Request::Cancel { .. }) => {
-            Err("only Generate and Tokenize have an answer of their own".to_owned())
+            Err("only Generate, Tokenize and Status have an answer of their own".to_owned())
         }
         Err(error) => Err(format!("not a request: {error}")),
     }
@@ -104,8 +106,8 @@ mod tests {
             (r#""Hello""#, "not a request"),
             (r#"{"Sing": {}}"#, "Sing"),
             (r#"{"Generate": {"prompt": {"Text": "hi"}, "options": {"heat": 1}}}"#, "heat"),
-            (r#"{"Cancel": {"request": 1}}"#, "only Generate and Tokenize"),
-            (r#"{"Hello": {"version": 1}}"#, "only Generate and Tokenize"),
+            (r#"{"Cancel": {"request": 1}}"#, "only Generate, Tokenize and Status"),
+            (r#"{"Hello": {"version": 1}}"#, "only Generate, Tokenize and Status"),
         ] {
             let error = request_from_json(json, 1).unwrap_err();
             assert!(error.contains(part), "{json}: {error}");

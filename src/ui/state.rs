@@ -318,8 +318,8 @@ impl State {
                 }
             }
             Event::Failed { request: None, error } => self.notify(error),
-            // The page asks for neither; a developer's request does, and hears of it elsewhere.
-            Event::PromptLogprobs { .. } | Event::Tokenized { .. } => {}
+            // The page asks for none of these; a developer's request does, and hears of it elsewhere.
+            Event::PromptLogprobs { .. } | Event::Tokenized { .. } | Event::Status { .. } => {}
         }
     }
 
