@@ -17,7 +17,7 @@ pub enum MetadataError {
         wanted: &'static str,
     },
     /// The key holds another type.
-    #[error("metadata key {key} holds {found}, but {wanted} was expected")]
+    #[error("metadata key {key} is {found}, but {wanted} was expected")]
     WrongType {
         /// The key.
         key: String,
