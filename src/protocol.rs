@@ -130,6 +130,8 @@ pub enum Prompt {
         /// Further template arguments, such as `enable_thinking`, each value JSON as text.
         template_arguments: Vec<(String, String)>,
     },
+    /// Tokens as they are; ids outside of the vocabulary are refused.
+    Tokens(Vec<u32>),
 }
 
 /// One turn of a conversation.

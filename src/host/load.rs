@@ -67,7 +67,7 @@ pub enum LoadError {
         instead: &'static str,
     },
     /// A context out of range.
-    #[error("a context of {asked} tokens was asked for, but it must lie between 1 and {most}, what the model was made for")]
+    #[error("a context of {asked} tokens was asked for, but it must lie between 2 and {most}, what the model was made for")]
     Context {
         /// Tokens asked for.
         asked: u32,
@@ -84,6 +84,7 @@ pub struct Described {
     tokenizer: Tokenizer,
     name: String,
     context: usize,
+    kv_tokens: usize,
 }
 
 /// A model that answers.
@@ -114,12 +115,15 @@ pub async fn describe(source: &impl Source, options: &LoadOptions) -> Result<Des
     let plan = crate::model::plan(&header, &config, kv).map_err(model_error)?;
     let vocabulary = Vocabulary::from_gguf(&mut header.metadata);
     let tokenizer = vocabulary.and_then(Tokenizer::new).map_err(|error| LoadError::Text { name: name.clone(), error })?;
-    let context = match options.context {
-        None => config.context.min(DEFAULT_CONTEXT),
-        Some(asked) if (1..=config.context).contains(&(asked as usize)) => asked as usize,
-        Some(asked) => return Err(LoadError::Context { asked, most: config.context }),
-    };
-    Ok(Described { header, config, plan, tokenizer, name, context })
+    // The pool holds one full context, shared by all sequences.
+    let context = checked_context(options.context, config.context)?;
+    Ok(Described { header, config, plan, tokenizer, name, context, kv_tokens: context })
+}
+
+/// A context that holds a prompt and an answer, and that the model was made for.
+fn checked_context(asked: Option<u32>, most: usize) -> Result<usize, LoadError> {
+    let asked = asked.unwrap_or(most.min(DEFAULT_CONTEXT) as u32);
+    if (2..=most).contains(&(asked as usize)) { Ok(asked as usize) } else { Err(LoadError::Context { asked, most }) }
 }
 
 fn check_options(options: &LoadOptions) -> Result<(), LoadError> {
@@ -133,9 +137,55 @@ fn check_options(options: &LoadOptions) -> Result<(), LoadError> {
 }
 
 impl Described {
-    /// The tokenizer alone: all that `pagelm tokenize` needs.
-    pub fn into_tokenizer(self) -> Tokenizer {
-        self.tokenizer
+    /// The file's header; tokens and merges are with the tokenizer now.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The model's sizes.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The model's tokenizer and template.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// The model's own name, or its file's.
+    pub fn model_name(&self) -> &str {
+        self.header.metadata.opt_str("general.name").ok().flatten().unwrap_or(&self.name)
+    }
+
+    /// Parameters in all.
+    pub fn n_parameters(&self) -> u64 {
+        self.header.tensors.iter().map(|tensor| tensor.n_values()).sum()
+    }
+
+    /// Longest conversation in tokens.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// Sequences that run at once; the others wait. Each has a row of logits in every step.
+    pub fn max_sequences(&self) -> usize {
+        (LOGITS_BYTES / (self.config.vocab_size * 4) / 8 * 8).clamp(8, 64)
+    }
+
+    /// Asks for room for so many sequences of `context` tokens each, instead of one; no more than run at once.
+    pub fn with_room(mut self, context: u32, n_sequences: usize) -> Result<Self, LoadError> {
+        self.context = checked_context(Some(context), self.config.context)?;
+        self.kv_tokens = self.context.next_multiple_of(BLOCK_TOKENS) * n_sequences.min(self.max_sequences());
+        Ok(self)
+    }
+
+    /// Tokens and bytes of the KV pool on a device with such a largest binding, if its memory suffices: as asked, in
+    /// whole blocks, and a layer's keys and values in one binding.
+    pub fn kv_pool(&self, max_binding_bytes: u64) -> (u64, u64) {
+        let block_bytes = self.plan.sizes.kv_block_bytes(self.plan.kv) as u64;
+        let most = (max_binding_bytes / block_bytes).max(1);
+        let n_blocks = (self.kv_tokens.div_ceil(BLOCK_TOKENS) as u64).min(most);
+        (n_blocks * BLOCK_TOKENS as u64, n_blocks * block_bytes * self.plan.sizes.n_layers as u64)
     }
 
     /// Makes room on the device and brings the weights there; `progress` hears of bytes done and in all.
@@ -147,16 +197,16 @@ impl Described {
     ) -> Result<Loaded, LoadError> {
         let is_software = gpu.summary().is_software;
         let vocab_size = self.config.vocab_size;
-        let logit_rows = (LOGITS_BYTES / (vocab_size * 4) / 8 * 8).clamp(8, 64);
+        let logit_rows = self.max_sequences();
         let capacity = Capacity {
             decode_rows: logit_rows,
             prefill_rows: Pace::most_rows(is_software),
             logit_rows,
             context: self.context,
         };
-        let model = GpuModel::new(Rc::clone(&gpu), self.plan.clone(), capacity, self.context).await?;
+        let model = GpuModel::new(Rc::clone(&gpu), self.plan.clone(), capacity, self.kv_tokens).await?;
         write_weights(&self.header, &self.plan, &model, source, &mut progress).await?;
-        // The pool holds one full context, shared by all sequences; less where memory did not suffice.
+        // Less where memory did not suffice.
         let context = self.context.min(model.kv_tokens());
         let kv_note = (context < self.context).then(|| {
             format!("the GPU's memory holds {context} tokens of the {} asked for", self.context)
@@ -169,9 +219,9 @@ impl Described {
             max_logit_rows: logit_rows,
         });
         let info = ModelInfo {
-            name: self.header.metadata.opt_str("general.name").ok().flatten().unwrap_or(&self.name).to_owned(),
+            name: self.model_name().to_owned(),
             architecture: self.config.architecture.clone(),
-            n_parameters: self.header.tensors.iter().map(|tensor| tensor.n_values()).sum(),
+            n_parameters: self.n_parameters(),
             file_bytes: source.len_bytes(),
             weight_bytes: model.weight_bytes(),
             context: context as u32,

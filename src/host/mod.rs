@@ -104,6 +104,16 @@ impl Host {
         progress: impl FnMut(u64, u64),
     ) -> Result<ModelInfo, LoadError> {
         let described = load::describe(source, options).await?;
+        self.load_described(described, source, progress).await
+    }
+
+    /// The same for a file whose header was read already.
+    pub async fn load_described(
+        &mut self,
+        described: load::Described,
+        source: &impl Source,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<ModelInfo, LoadError> {
         let gpu = self.open_gpu().await?;
         self.unload("another model was loaded");
         let loaded = described.load(source, gpu, progress).await?;
@@ -319,6 +329,10 @@ impl Host {
 pub fn encode(tokenizer: &Tokenizer, prompt: &Prompt, now_unix_secs: i64) -> Result<(String, Vec<u32>), TextError> {
     match prompt {
         Prompt::Text(text) => Ok((text.clone(), tokenizer.encode_text(text)?)),
+        Prompt::Tokens(ids) => {
+            let bytes: Vec<u8> = ids.iter().flat_map(|id| tokenizer.token_bytes(*id)).collect();
+            Ok((String::from_utf8_lossy(&bytes).into_owned(), ids.clone()))
+        }
         Prompt::Chat { messages, tools, template_arguments } => {
             let chat = Chat {
                 turns: messages.iter().map(turn).collect(),
