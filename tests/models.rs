@@ -143,7 +143,7 @@ gpu_test!(a_long_text_prefilled_agrees_with_itself_token_by_token, async {
     }
 });
 
-/// Three sequences of different lengths, one of them in the middle of its prefill, in one step.
+// Three sequences of different lengths, one of them in the middle of its prefill, in one step.
 gpu_test!(sequences_in_one_step_have_the_bits_they_have_alone, async {
     let long = prompts().remove(5);
     let histories = [&long[..70], &long[100..109], &long[150..190]];
