@@ -33,7 +33,7 @@ fn the_default_model_agrees_with_its_reference() {
 }
 
 fn expected() -> Result<Value, String> {
-    let text = include_str!("../../fixtures/smollm2-135m/expected.json");
+    let text = include_str!("../../../fixtures/smollm2-135m/expected.json");
     serde_json::from_str(text).map_err(|error| format!("expected.json: {error}"))
 }
 
