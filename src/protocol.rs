@@ -42,6 +42,11 @@ pub enum Request {
         /// What to tokenize.
         prompt: Prompt,
     },
+    /// Tell how the engine stands.
+    Status {
+        /// Names the reply.
+        request: RequestId,
+    },
     /// Stop an answer; what was generated stays.
     Cancel {
         /// The request to stop.
@@ -125,6 +130,8 @@ pub enum Prompt {
         /// Further template arguments, such as `enable_thinking`, each value JSON as text.
         template_arguments: Vec<(String, String)>,
     },
+    /// Tokens as they are; ids outside of the vocabulary are refused.
+    Tokens(Vec<u32>),
 }
 
 /// One turn of a conversation.
@@ -312,6 +319,13 @@ pub enum Event {
         /// Each token as the vocabulary spells it.
         pieces: Vec<String>,
     },
+    /// Answers [`Request::Status`].
+    Status {
+        /// Whose.
+        request: RequestId,
+        /// How the engine stands.
+        status: Status,
+    },
     /// The answer is complete.
     Finished {
         /// Whose.
@@ -328,6 +342,23 @@ pub enum Event {
         /// One sentence: what, where, what would help.
         error: String,
     },
+}
+
+/// How the engine stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct Status {
+    /// Bytes of the engine's wasm memory; absent natively.
+    pub memory_bytes: Option<u64>,
+    /// Sequences that run.
+    pub running: u32,
+    /// Sequences that wait for room.
+    pub waiting: u32,
+    /// Blocks of the KV cache that nobody owns.
+    pub free_blocks: u32,
+    /// Blocks of the KV cache in all.
+    pub n_blocks: u32,
+    /// Steps submitted since the model was loaded.
+    pub steps: u64,
 }
 
 /// A token's log-probability among the likeliest: log-softmax of the raw logits.

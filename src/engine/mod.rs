@@ -1,1 +1,372 @@
-//! (being written)
+//! Sequences, scheduler, KV blocks and sampler: what runs next, and what its logits mean.
+//!
+//! Invariant: pure. No device, clock, entropy or text: the same calls in the same order give the same steps and tokens,
+//! and what a sequence generates depends on its own request and logits only, never on what else runs.
+//!
+//! The loop is `next_step → device → retire`:
+//!
+//! - A step holds one row for each sequence that decodes, then chunks of prompts within the [`Budget`].
+//! - Sequences are admitted in order of arrival, once the pool has room for all their tokens. Prompts take turns: one
+//!   that got rows goes behind all others that wait for theirs.
+//! - When a decoding sequence finds no free block, the latest arrival that runs is preempted: its blocks are freed, and
+//!   it is prefilled again later from prompt and output, without emitting anything twice.
+//! - Every sequence has lag 0: while a step with its rows is in flight, it is left out of the next.
+
+mod blocks;
+pub mod logprobs;
+pub mod params;
+mod sampler;
+mod scheduler;
+mod sequence;
+
+use crate::plan::batch::{BLOCK_TOKENS, Batch};
+use logprobs::{TokenLogprobs, log_softmax_at};
+use params::{ParamError, SamplingParams};
+use sampler::Sampler;
+use scheduler::{Chunk, Scheduler};
+use sequence::Sequence;
+
+/// Steps that may be submitted and not yet retired.
+pub const MAX_IN_FLIGHT: usize = 2;
+
+/// What the engine has to work with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// Blocks of the KV pool, [`BLOCK_TOKENS`] tokens each.
+    pub n_blocks: usize,
+    /// Most tokens of a sequence, prompt and output together.
+    pub context: usize,
+    /// Logits of a row.
+    pub vocab_size: usize,
+    /// Most sequences that run at once; the others wait.
+    pub max_sequences: usize,
+    /// Most rows of a step that want logits. No more sequences than this run at once either, so that every one that
+    /// decodes has a row in every step.
+    pub max_logit_rows: usize,
+}
+
+impl EngineConfig {
+    /// Tokens at which a sequence ends: the context, or what the pool holds and the one token sampled from it.
+    fn max_tokens_of_sequence(&self) -> usize {
+        self.context.min(self.n_blocks * BLOCK_TOKENS + 1)
+    }
+}
+
+/// What one step may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Most rows of prefill, all prompts together; with 0 prompts wait. Decode rows are not counted.
+    pub prefill_rows: usize,
+}
+
+/// Names a sequence; larger ids arrived later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SequenceId(u64);
+
+/// Names a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StepId(u64);
+
+/// A prompt and how to continue it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SequenceRequest {
+    /// Token ids, at least one: (prompt tokens)
+    pub prompt: Vec<u32>,
+    /// How to choose the tokens that follow.
+    pub params: SamplingParams,
+}
+
+/// Rows to compute; its logits go to [`Engine::retire`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Names the step to [`Engine::retire`] and [`Engine::abandon`].
+    pub id: StepId,
+    /// The rows.
+    pub batch: Batch,
+}
+
+/// What a retired step brought. Those of a sequence come in the order of the variants.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Progress {
+    /// More of a prompt was read than ever before.
+    Prefilled {
+        /// Whose.
+        sequence: SequenceId,
+        /// Prompt tokens read.
+        done: usize,
+        /// Prompt tokens in all.
+        total: usize,
+    },
+    /// The prompt's log-probabilities; once, before the first token, where they were asked for.
+    PromptLogprobs {
+        /// Whose.
+        sequence: SequenceId,
+        /// One entry a prompt token; the first has none: (prompt tokens)
+        tokens: Vec<Option<TokenLogprobs>>,
+    },
+    /// The sequence grew. A token that ends it is reported too.
+    Token {
+        /// Whose.
+        sequence: SequenceId,
+        /// Token id.
+        token: u32,
+        /// Its log-probability, where it was asked for.
+        logprobs: Option<TokenLogprobs>,
+    },
+    /// The sequence ended; its id means nothing from here on.
+    Finished {
+        /// Whose.
+        sequence: SequenceId,
+        /// Why.
+        reason: FinishReason,
+    },
+}
+
+/// Why a sequence ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FinishReason {
+    /// Its last token is an end-of-generation token or one of its stop token ids.
+    Stop,
+    /// It reached `max_tokens`, the context, or all that the KV pool holds.
+    Length,
+}
+
+/// How things stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stats {
+    /// Sequences that own blocks, those cancelled in flight included.
+    pub running: usize,
+    /// Sequences that own none yet, or no longer.
+    pub waiting: usize,
+    /// Steps submitted and not retired.
+    pub steps_in_flight: usize,
+    /// Blocks that nobody owns.
+    pub free_blocks: usize,
+    /// Blocks in all.
+    pub n_blocks: usize,
+    /// Times a sequence lost its blocks to an earlier one.
+    pub preemptions: u64,
+}
+
+/// Why a request was refused.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum AddError {
+    /// No prompt token to start from.
+    #[error("the prompt has no tokens; give it at least one, such as the model's begin-of-text token")]
+    EmptyPrompt,
+    /// The prompt leaves no room for an answer.
+    #[error(
+        "the prompt has {prompt_tokens} tokens, and the context of {context} tokens must also hold at least one of the \
+         answer; shorten the prompt or load the model with a larger context"
+    )]
+    PromptExceedsContext {
+        /// Tokens of the prompt.
+        prompt_tokens: usize,
+        /// Tokens of the context.
+        context: usize,
+    },
+    /// The prompt would not fit even alone.
+    #[error(
+        "the prompt has {prompt_tokens} tokens and needs {needed} blocks of the KV cache, which has {n_blocks}; shorten \
+         the prompt or load the model with a larger KV cache"
+    )]
+    PromptExceedsPool {
+        /// Tokens of the prompt.
+        prompt_tokens: usize,
+        /// Blocks it needs.
+        needed: usize,
+        /// Blocks of the pool.
+        n_blocks: usize,
+    },
+    /// A prompt token that the model does not have.
+    #[error(
+        "prompt token {index} is id {token}, but the model's ids end at {}; use the tokenizer of this model",
+        vocab_size - 1
+    )]
+    TokenOutOfVocabulary {
+        /// Place in the prompt, from 0.
+        index: usize,
+        /// The id found.
+        token: u32,
+        /// Ids of the model.
+        vocab_size: usize,
+    },
+    /// A sampling parameter out of its range.
+    #[error(transparent)]
+    Params(#[from] ParamError),
+}
+
+/// A step that was submitted: whose rows it holds.
+#[derive(Debug)]
+struct InFlight {
+    id: StepId,
+    /// In order of the batch's sequences, so also of its rows.
+    chunks: Vec<Chunk>,
+}
+
+/// Owns all sequences, and decides what runs.
+#[derive(Debug)]
+pub struct Engine {
+    config: EngineConfig,
+    scheduler: Scheduler,
+    sampler: Sampler,
+    /// Oldest first, at most [`MAX_IN_FLIGHT`]; no sequence is in two of them.
+    in_flight: Vec<InFlight>,
+    n_steps: u64,
+    n_sequences: u64,
+}
+
+impl Engine {
+    /// An engine without sequences.
+    ///
+    /// # Panics
+    /// If a number of the configuration is 0, the context holds less than two tokens, or a slot of the pool or a
+    /// position of the context has no `u32`.
+    pub fn new(config: EngineConfig) -> Self {
+        assert!(config.n_blocks > 0 && config.vocab_size > 0, "a pool and a vocabulary hold something");
+        assert!(config.context > 1, "a context holds a prompt and an answer");
+        assert!(config.max_sequences > 0 && config.max_logit_rows > 0, "a step has room for a sequence");
+        let has_u32 = |n: Option<usize>| n.is_some_and(|n| u32::try_from(n).is_ok());
+        assert!(has_u32(config.n_blocks.checked_mul(BLOCK_TOKENS)), "a slot is a u32");
+        assert!(
+            has_u32(Some(config.context)) && has_u32(Some(config.vocab_size)),
+            "positions and token ids are u32"
+        );
+        Self {
+            config,
+            scheduler: Scheduler::new(&config),
+            sampler: Sampler::new(config.vocab_size),
+            in_flight: Vec::new(),
+            n_steps: 0,
+            n_sequences: 0,
+        }
+    }
+
+    /// Takes in a request that can run, at the end of those that wait.
+    pub fn add(&mut self, request: SequenceRequest) -> Result<SequenceId, AddError> {
+        let EngineConfig { n_blocks, context, vocab_size, .. } = self.config;
+        let prompt_tokens = request.prompt.len();
+        if prompt_tokens == 0 {
+            return Err(AddError::EmptyPrompt);
+        }
+        if prompt_tokens >= context {
+            return Err(AddError::PromptExceedsContext { prompt_tokens, context });
+        }
+        let needed = prompt_tokens.div_ceil(BLOCK_TOKENS);
+        if needed > n_blocks {
+            return Err(AddError::PromptExceedsPool { prompt_tokens, needed, n_blocks });
+        }
+        if let Some(index) = request.prompt.iter().position(|&token| token as usize >= vocab_size) {
+            return Err(AddError::TokenOutOfVocabulary { index, token: request.prompt[index], vocab_size });
+        }
+        request.params.validate(vocab_size)?;
+        let id = SequenceId(self.n_sequences);
+        self.n_sequences += 1;
+        self.scheduler.add(id, Sequence::new(request));
+        Ok(id)
+    }
+
+    /// Ends a sequence without a word: nothing of it is reported any more. Its blocks are free at once, or when the step
+    /// in flight that uses them retires. An id that means nothing any more is ignored.
+    pub fn cancel(&mut self, sequence: SequenceId) {
+        self.scheduler.cancel(sequence);
+    }
+
+    /// What to compute next, if anything can be: not while [`MAX_IN_FLIGHT`] steps are unretired or all sequences are
+    /// in them. Given at least one prefill row and no step in flight, there is none only when the engine is idle.
+    pub fn next_step(&mut self, budget: Budget) -> Option<Step> {
+        if self.in_flight.len() == MAX_IN_FLIGHT {
+            return None;
+        }
+        let (batch, chunks) = self.scheduler.schedule(budget)?;
+        let id = StepId(self.n_steps);
+        self.n_steps += 1;
+        self.in_flight.push(InFlight { id, chunks });
+        Some(Step { id, batch })
+    }
+
+    /// Turns a step's logits, (logit rows, vocabulary) flattened, into tokens.
+    ///
+    /// # Panics
+    /// If the step is not in flight, or the logits are not those of its `logit_rows`.
+    pub fn retire(&mut self, step: StepId, logits: &[f32]) -> Vec<Progress> {
+        let chunks = self.take_in_flight(step);
+        let n_logit_rows = chunks.iter().map(|chunk| chunk.n_logits).sum::<usize>();
+        assert_eq!(
+            logits.len(),
+            n_logit_rows * self.config.vocab_size,
+            "one row of logits for each that was wanted"
+        );
+        let mut rows = logits;
+        let mut progress = Vec::new();
+        for chunk in chunks {
+            let (own, rest) = rows.split_at(chunk.n_logits * self.config.vocab_size);
+            rows = rest;
+            self.retire_chunk(&chunk, own, &mut progress);
+        }
+        self.scheduler.assert_blocks();
+        progress
+    }
+
+    /// Gives up a step that the device failed to compute: its sequences wait again, and are prefilled from their tokens.
+    ///
+    /// # Panics
+    /// If the step is not in flight.
+    pub fn abandon(&mut self, step: StepId) {
+        for chunk in self.take_in_flight(step) {
+            self.scheduler.restart(chunk.sequence);
+        }
+        self.scheduler.assert_blocks();
+    }
+
+    /// Gives up all steps in flight and all cached keys and values, as after a lost device: every sequence waits again.
+    pub fn forget_cache(&mut self) {
+        self.in_flight.clear();
+        self.scheduler.restart_all();
+    }
+
+    /// How things stand.
+    pub fn stats(&self) -> Stats {
+        Stats { steps_in_flight: self.in_flight.len(), ..self.scheduler.stats() }
+    }
+
+    /// Whether there is neither a sequence nor a step in flight.
+    pub fn is_idle(&self) -> bool {
+        self.in_flight.is_empty() && self.scheduler.is_empty()
+    }
+
+    fn take_in_flight(&mut self, step: StepId) -> Vec<Chunk> {
+        let place = self.in_flight.iter().position(|in_flight| in_flight.id == step);
+        self.in_flight.remove(place.expect("a step is retired or abandoned once")).chunks
+    }
+
+    /// Advances one sequence by its rows of a step; `logits` are those of its last `n_logits` rows.
+    fn retire_chunk(&mut self, chunk: &Chunk, logits: &[f32], progress: &mut Vec<Progress>) {
+        let id = chunk.sequence;
+        let Some(sequence) = self.scheduler.land(id, chunk.n_rows) else {
+            return; // cancelled meanwhile
+        };
+        if let Some(done) = sequence.newly_read() {
+            progress.push(Progress::Prefilled { sequence: id, done, total: sequence.n_prompt() });
+        }
+        let first = sequence.n_cached() - chunk.n_logits;
+        for (position, row) in (first..).zip(logits.chunks_exact(self.config.vocab_size)) {
+            if position + 1 < sequence.tokens().len() {
+                sequence.push_prompt_logprobs(row);
+                continue;
+            }
+            if let Some(tokens) = sequence.take_prompt_logprobs() {
+                progress.push(Progress::PromptLogprobs { sequence: id, tokens });
+            }
+            let token = self.sampler.sample(row, sequence.prompt(), sequence.output(), sequence.params());
+            let logprobs = sequence.params().logprobs.map(|n_top| log_softmax_at(row, token, n_top));
+            sequence.push_token(token);
+            progress.push(Progress::Token { sequence: id, token, logprobs });
+            if let Some(reason) = sequence.finish_reason(self.config.max_tokens_of_sequence()) {
+                self.scheduler.remove(id);
+                progress.push(Progress::Finished { sequence: id, reason });
+                return;
+            }
+        }
+    }
+}

@@ -1,1 +1,10 @@
-//! (being written)
+//! Model files: what a header says and where each tensor lies. Pure and over bytes: nothing here reads a file or
+//! knows a device.
+
+pub mod block;
+mod cursor;
+pub mod gguf;
+pub mod metadata;
+mod signature;
+pub mod tensor;
+pub mod value;

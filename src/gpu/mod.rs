@@ -1,1 +1,213 @@
-//! (being written)
+//! Runs a plan with wgpu: the adapter, its limits, and what went wrong with it.
+//!
+//! Invariant: limits and features are read from the adapter, never assumed.
+
+use std::sync::{Arc, Mutex};
+
+use crate::gpu::shader::Variant;
+use lower::LowerError;
+
+pub mod batch_words;
+pub mod layout;
+pub mod lower;
+pub mod model;
+pub mod shader;
+pub mod weights;
+
+/// Why the GPU cannot do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GpuError {
+    /// There is no WebGPU here at all.
+    #[error("this browser offers no WebGPU; a current Chrome, Edge, Safari 26 or Firefox on a secure page (https or localhost) has it")]
+    NoWebGpu,
+    /// There is no adapter.
+    #[error("no GPU adapter was found{named}: {reason}; install or enable a graphics driver (natively Vulkan, Metal or DX12, in a browser its hardware acceleration)")]
+    NoAdapter {
+        /// ` with "…" in its name`, or nothing.
+        named: String,
+        /// What was found instead.
+        reason: String,
+    },
+    /// The adapter gave no device.
+    #[error("the GPU {adapter} gave no device: {reason}; close other programs that use it, or restart the browser")]
+    NoDevice {
+        /// Its name.
+        adapter: String,
+        /// Its reason.
+        reason: String,
+    },
+    /// The plan does not fit this device.
+    #[error(transparent)]
+    Lower(#[from] LowerError),
+    /// Memory ran out.
+    #[error("the GPU has no room for {what} ({needed_bytes} bytes); close other tabs or programs that use it, or take a smaller model or context")]
+    OutOfMemory {
+        /// For what.
+        what: &'static str,
+        /// How much was asked.
+        needed_bytes: u64,
+    },
+    /// The device is gone.
+    #[error("the GPU was lost ({reason}); load the model again, or a smaller one if that repeats")]
+    Lost {
+        /// What the driver said.
+        reason: String,
+    },
+    /// A mistake of ours, as the driver words it.
+    #[error("the GPU refused a command ({reason}); this is a fault in pagelm, please report it with the adapter's name")]
+    Refused {
+        /// What the driver said.
+        reason: String,
+    },
+}
+
+/// An adapter as people see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdapterSummary {
+    /// Its own name.
+    pub name: String,
+    /// The interface it is reached by, such as `vulkan`.
+    pub backend: String,
+    /// Whether the processor imitates it.
+    pub is_software: bool,
+}
+
+/// An open device.
+#[derive(Debug)]
+pub struct Gpu {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    limits: wgpu::Limits,
+    summary: AdapterSummary,
+    variant: Variant,
+    max_matrix_bytes: u64,
+    fault: Arc<Mutex<Option<GpuError>>>,
+}
+
+impl Gpu {
+    /// Opens the adapter whose name contains `name` (in any case), else the best one.
+    pub async fn open(name: Option<&str>) -> Result<Self, GpuError> {
+        let instance = instance();
+        if cfg!(target_arch = "wasm32") && !wgpu::util::is_browser_webgpu_supported().await {
+            return Err(GpuError::NoWebGpu);
+        }
+        let adapter = match name {
+            None => {
+                let options = wgpu::RequestAdapterOptions {
+                    power_preference: wgpu::PowerPreference::HighPerformance,
+                    ..Default::default()
+                };
+                let found = instance.request_adapter(&options).await;
+                found.map_err(|error| GpuError::NoAdapter { named: String::new(), reason: error.to_string() })?
+            }
+            Some(name) => named_adapter(&instance, name).await?,
+        };
+        Self::from_adapter(adapter, None).await
+    }
+
+    /// Opens a device on an adapter, with limits other than its own where a test wants less.
+    pub async fn from_adapter(adapter: wgpu::Adapter, limits: Option<wgpu::Limits>) -> Result<Self, GpuError> {
+        let summary = summarize(&adapter);
+        let descriptor = wgpu::DeviceDescriptor {
+            label: Some("pagelm"),
+            required_limits: limits.unwrap_or_else(|| adapter.limits()),
+            ..Default::default()
+        };
+        let (device, queue) = adapter
+            .request_device(&descriptor)
+            .await
+            .map_err(|error| GpuError::NoDevice { adapter: summary.name.clone(), reason: error.to_string() })?;
+        let fault = Arc::new(Mutex::new(None));
+        let on_error = Arc::clone(&fault);
+        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| record(&on_error, refused(&error))));
+        let on_loss = Arc::clone(&fault);
+        device.set_device_lost_callback(move |_, reason| record(&on_loss, GpuError::Lost { reason }));
+        let variant = if summary.is_software { Variant::Serial } else { Variant::Workgroup };
+        let limits = device.limits();
+        let max_matrix_bytes = max_binding_bytes(&limits);
+        Ok(Self { device, queue, limits, summary, variant, max_matrix_bytes, fault })
+    }
+
+    /// Chooses the kernels of the other kind of adapter: both must be right on every adapter.
+    pub fn with_variant(self, variant: Variant) -> Self {
+        Self { variant, ..self }
+    }
+
+    /// The adapter.
+    pub fn summary(&self) -> &AdapterSummary {
+        &self.summary
+    }
+
+    /// The kernels in use.
+    pub fn variant(&self) -> Variant {
+        self.variant
+    }
+
+    /// Largest storage binding in bytes.
+    pub fn max_binding_bytes(&self) -> u64 {
+        max_binding_bytes(&self.limits)
+    }
+
+    /// Largest binding of a matrix in bytes; larger matrices are split by rows.
+    pub fn max_matrix_bytes(&self) -> u64 {
+        self.max_matrix_bytes
+    }
+
+    /// Splits matrices as an adapter with smaller bindings would.
+    pub fn with_max_matrix_bytes(self, max_matrix_bytes: u64) -> Self {
+        Self { max_matrix_bytes, ..self }
+    }
+
+    /// What went wrong since the device was opened, if anything.
+    pub fn fault(&self) -> Option<GpuError> {
+        self.fault.lock().expect("no holder of this lock panics").clone()
+    }
+}
+
+fn max_binding_bytes(limits: &wgpu::Limits) -> u64 {
+    limits.max_storage_buffer_binding_size.min(limits.max_buffer_size)
+}
+
+/// All adapters that could be opened; in a browser the one it offers.
+pub async fn adapters() -> Vec<AdapterSummary> {
+    let instance = instance();
+    instance.enumerate_adapters(wgpu::Backends::PRIMARY).await.iter().map(summarize).collect()
+}
+
+fn instance() -> wgpu::Instance {
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+    descriptor.backends = wgpu::Backends::PRIMARY;
+    wgpu::Instance::new(descriptor)
+}
+
+async fn named_adapter(instance: &wgpu::Instance, name: &str) -> Result<wgpu::Adapter, GpuError> {
+    let adapters = instance.enumerate_adapters(wgpu::Backends::PRIMARY).await;
+    let names: Vec<String> = adapters.iter().map(|adapter| adapter.get_info().name).collect();
+    let wanted = name.to_lowercase();
+    adapters.into_iter().find(|adapter| adapter.get_info().name.to_lowercase().contains(&wanted)).ok_or_else(|| {
+        let reason = if names.is_empty() { "there is none".into() } else { format!("there are {}", names.join(", ")) };
+        GpuError::NoAdapter { named: format!(" with {name:?} in its name"), reason }
+    })
+}
+
+fn summarize(adapter: &wgpu::Adapter) -> AdapterSummary {
+    let info = adapter.get_info();
+    let name = if info.name.is_empty() { "WebGPU adapter".into() } else { info.name };
+    AdapterSummary {
+        name,
+        backend: info.backend.to_string(),
+        is_software: info.device_type == wgpu::DeviceType::Cpu,
+    }
+}
+
+/// Keeps the first fault: what follows it is its consequence.
+fn record(fault: &Mutex<Option<GpuError>>, error: GpuError) {
+    fault.lock().expect("no holder of this lock panics").get_or_insert(error);
+}
+
+fn refused(error: &wgpu::Error) -> GpuError {
+    match error {
+        wgpu::Error::OutOfMemory { .. } => GpuError::OutOfMemory { what: "a buffer", needed_bytes: 0 },
+        other => GpuError::Refused { reason: other.to_string() },
+    }
+}

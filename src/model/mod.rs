@@ -1,1 +1,21 @@
-//! (being written)
+//! Each architecture as one page that records a plan.
+
+use crate::format::gguf::Header;
+use crate::plan::{KvType, Plan};
+use config::{Config, ModelError};
+
+pub mod config;
+mod llama;
+mod recorder;
+
+/// Architectures that run, as GGUF names them.
+pub const ARCHITECTURES: [&str; 1] = ["llama"];
+
+/// The plan of a file's model.
+pub fn plan(header: &Header, config: &Config, kv: KvType) -> Result<Plan, ModelError> {
+    let recorder = recorder::Recorder::new(header, config, kv);
+    match config.architecture.as_str() {
+        "llama" => llama::forward(recorder),
+        other => Err(ModelError::Architecture { found: other.into(), known: ARCHITECTURES.join(", ") }),
+    }
+}

@@ -1,1 +1,125 @@
-//! (being written)
+//! Models at rest: where a model's bytes are, read by ranges. A read gives exactly the bytes asked for, or an error.
+
+#[cfg(any(feature = "web", test))]
+mod content_range;
+#[cfg(feature = "native")]
+pub mod native;
+#[cfg(feature = "web")]
+pub mod web;
+
+use std::future::Future;
+
+use crate::format::gguf::{GgufError, Header, Parsed};
+
+/// A model file that is read in pieces. Single-threaded: its futures need not be `Send`.
+pub trait Source {
+    /// What a person knows the file by: a path, a file name or a URL.
+    fn name(&self) -> &str;
+
+    /// Length of the file in bytes.
+    fn len_bytes(&self) -> u64;
+
+    /// Exactly `len` bytes from `offset_bytes` on. The caller bounds `len` by what memory holds.
+    fn read(&self, offset_bytes: u64, len: usize) -> impl Future<Output = Result<Vec<u8>, StoreError>>;
+}
+
+/// Why bytes could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The file or the answer could not be had at all.
+    #[error("cannot read {name}: {problem}")]
+    Unreadable {
+        /// The file.
+        name: String,
+        /// What went wrong, and what would help where that is known.
+        problem: String,
+    },
+    /// A range that is not in the file.
+    #[error(
+        "cannot read {len} bytes at {offset_bytes} of {name}, which has {len_bytes} bytes; the file may be truncated: download it again"
+    )]
+    PastEnd {
+        /// The file.
+        name: String,
+        /// Start of the range.
+        offset_bytes: u64,
+        /// Length of the range.
+        len: usize,
+        /// Length of the file.
+        len_bytes: u64,
+    },
+    /// The file is not what it was when it was opened.
+    #[error("{name} changed while it was read ({problem}); load the model again")]
+    Changed {
+        /// The file.
+        name: String,
+        /// How that shows.
+        problem: String,
+    },
+}
+
+/// Why a model file could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Its bytes could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It is not a usable GGUF file.
+    #[error("{name}: {error}")]
+    Gguf {
+        /// The file.
+        name: String,
+        /// What is wrong with it.
+        error: GgufError,
+    },
+    /// Its header is larger than any real one.
+    #[error(
+        "{name}: the GGUF header has more than {at_least} bytes, but {MAX_HEADER_BYTES} are allowed; the file is damaged: download it again"
+    )]
+    HeaderTooLong {
+        /// The file.
+        name: String,
+        /// Bytes the header has at least.
+        at_least: u64,
+    },
+}
+
+/// Longest header that is read. The largest vocabularies in use make headers of some 20 MB.
+pub const MAX_HEADER_BYTES: u64 = 128 << 20;
+
+/// Bytes of the first read: small vocabularies fit.
+const FIRST_READ_BYTES: u64 = 1 << 20;
+
+/// Reads a model file's header, in as few pieces as it takes.
+pub async fn read_header(source: &impl Source) -> Result<Header, OpenError> {
+    let file_len = source.len_bytes();
+    let name = || source.name().to_owned();
+    let mut bytes = Vec::new();
+    let mut wanted_bytes = FIRST_READ_BYTES;
+    loop {
+        let have_bytes = bytes.len() as u64;
+        let more_bytes = wanted_bytes.min(file_len) - have_bytes;
+        let more_bytes = usize::try_from(more_bytes).expect("bounded by MAX_HEADER_BYTES");
+        bytes.append(&mut source.read(have_bytes, more_bytes).await?);
+        match Header::parse(&bytes, file_len).map_err(|error| OpenError::Gguf { name: name(), error })? {
+            Parsed::Complete(header) => return Ok(*header),
+            Parsed::NeedMore { at_least } if at_least > MAX_HEADER_BYTES => {
+                return Err(OpenError::HeaderTooLong { name: name(), at_least });
+            }
+            // At least doubled, so that what is parsed again stays within twice the header.
+            Parsed::NeedMore { at_least } => {
+                wanted_bytes = at_least.max(2 * bytes.len() as u64).min(MAX_HEADER_BYTES);
+            }
+        }
+    }
+}
+
+/// Checks that a range lies in the file.
+#[cfg(any(feature = "native", feature = "web"))]
+fn check_range(source: &impl Source, offset_bytes: u64, len: usize) -> Result<(), StoreError> {
+    let len_bytes = source.len_bytes();
+    match offset_bytes.checked_add(len as u64) {
+        Some(end) if end <= len_bytes => Ok(()),
+        _ => Err(StoreError::PastEnd { name: source.name().to_owned(), offset_bytes, len, len_bytes }),
+    }
+}

@@ -1,1 +1,114 @@
-//! (being written)
+//! What a person sees. Components read the state through [`Screen`] and change it through nothing else.
+#![allow(unreachable_pub, reason = "the component macro makes public what it expands to")]
+
+mod catalogue;
+mod composer;
+mod conversation;
+mod drop_target;
+mod fields;
+mod header;
+mod markdown;
+mod message;
+mod models;
+mod notices;
+mod preferences;
+mod progress;
+mod screen;
+mod settings;
+mod state;
+mod status;
+mod tally;
+mod turn;
+mod words;
+
+use std::rc::Rc;
+
+use js_sys::Promise;
+use leptos::{ev, prelude::*};
+use wasm_bindgen::JsCast as _;
+use web_sys::HtmlElement;
+
+use self::{
+    composer::Composer, conversation::Conversation, drop_target::DropTarget, header::Header, models::Models,
+    notices::Notices, screen::Screen, settings::Settings, state::Part, status::Status,
+};
+use crate::client::Client;
+
+/// The element of `index.html` that holds the page, and until then what is painted first.
+const ROOT_ID: &str = "app";
+
+/// The page, running.
+pub struct Page {
+    client: Rc<Client>,
+}
+
+impl Page {
+    /// Puts the page in its place and starts its engine.
+    pub fn mount() -> Self {
+        let client = Client::new();
+        let root = document()
+            .get_element_by_id(ROOT_ID)
+            .and_then(|element| element.dyn_into::<HtmlElement>().ok())
+            .expect("index.html has the root element");
+        root.set_inner_html("");
+        let for_app = client.clone();
+        mount_to(root, move || {
+            Screen::provide(for_app);
+            view! { <App /> }
+        })
+        .forget();
+        Self { client }
+    }
+
+    /// Sends a request given as JSON and resolves with its events as JSON; see [`Client::exchange`].
+    pub fn exchange(&self, json: &str) -> Promise {
+        self.client.exchange(json)
+    }
+}
+
+/// The whole page.
+#[component]
+fn App() -> impl IntoView {
+    let screen = Screen::expect();
+    let models_open = RwSignal::new(false);
+    let settings_open = RwSignal::new(false);
+
+    // A model that has become ready is what the person was waiting for: make room for the conversation.
+    Effect::new(move |was_loading: Option<bool>| {
+        let (loading, ready) =
+            screen.read(Part::Models, |state| (state.loading.is_some(), state.model.is_some()));
+        if was_loading == Some(true) && !loading && ready {
+            models_open.set(false);
+        }
+        loading
+    });
+    let escape = window_event_listener(ev::keydown, move |event| {
+        if event.key() == "Escape" && !event.is_composing() {
+            if screen.peek(|state| state.answering.is_some()) {
+                screen.stop();
+            } else {
+                settings_open.set(false);
+            }
+        }
+    });
+    on_cleanup(move || escape.remove());
+    let models_shown =
+        Memo::new(move |_| models_open.get() || screen.read(Part::Models, |state| state.model.is_none()));
+
+    view! {
+        <div class="page">
+            <Header models_open models_shown settings_open />
+            <Notices />
+            <div class="body">
+                <main>
+                    <Models shown=models_shown />
+                    <Conversation />
+                    <Composer models_open />
+                    <Status />
+                </main>
+                <Settings open=settings_open />
+            </div>
+            <DropTarget />
+        </div>
+    }
+}

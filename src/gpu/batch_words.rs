@@ -1,0 +1,57 @@
+//! A batch as the words that `common.wgsl` reads: a header, then arrays by activation row.
+//!
+//! Invariant: decode rows start at 0, prefill rows at the next whole tile, and rows that only fill a tile have no slot.
+
+use super::layout::{Capacity, TILE_ROWS};
+use crate::plan::batch::{BLOCK_TOKENS, Batch};
+
+const HEADER: usize = 16;
+const NO_SLOT: u32 = u32::MAX;
+
+/// Words that the largest batch takes.
+pub fn capacity_words(capacity: &Capacity) -> usize {
+    let tables = (capacity.decode_rows + capacity.prefill_rows) * capacity.context.div_ceil(BLOCK_TOKENS);
+    HEADER + 4 * capacity.rows() + capacity.padded_logit_rows() + tables
+}
+
+/// Lays a batch out in `words`, which keeps its allocation from step to step.
+pub fn encode(batch: &Batch, words: &mut Vec<u32>) {
+    let first_prefill = batch.n_decode.next_multiple_of(TILE_ROWS);
+    let n_rows = first_prefill + batch.n_prefill().next_multiple_of(TILE_ROWS);
+    let activation_row = |row: usize| if row < batch.n_decode { row } else { row - batch.n_decode + first_prefill };
+    let tokens = HEADER;
+    let positions = tokens + n_rows;
+    let slots = positions + n_rows;
+    let tables = slots + n_rows;
+    let logit_rows = tables + n_rows;
+    words.clear();
+    words.resize(logit_rows, 0);
+    words[slots..tables].fill(NO_SLOT);
+    words.extend(batch.logit_rows.iter().map(|row| activation_row(*row as usize) as u32));
+    let mut starts = Vec::with_capacity(batch.block_tables.len());
+    for table in &batch.block_tables {
+        starts.push(words.len() as u32);
+        words.extend_from_slice(table);
+    }
+    for row in 0..batch.n_rows() {
+        let to = activation_row(row);
+        words[tokens + to] = batch.tokens[row];
+        words[positions + to] = batch.positions[row];
+        words[slots + to] = batch.slot(row);
+        words[tables + to] = starts[batch.sequences[row] as usize];
+    }
+    let header = [
+        batch.n_decode,
+        batch.n_prefill(),
+        first_prefill,
+        batch.logit_rows.len(),
+        tokens,
+        positions,
+        slots,
+        tables,
+        logit_rows,
+    ];
+    for (word, value) in words.iter_mut().zip(header) {
+        *word = value as u32;
+    }
+}

@@ -1,0 +1,72 @@
+// Bindings and row arithmetic that every kernel shares. Offsets into activations and tables count f32 values.
+
+@group(0) @binding(0) var<storage, read> batch: array<u32>;         // header (16), then the arrays it points to
+@group(0) @binding(1) var<storage, read> tables: array<f32>;        // norms, then rotary (positions, head_dim / 2, cos sin)
+@group(0) @binding(2) var<storage, read> inputs: array<vec4<f32>>;  // activations read, region by region: (rows, width)
+@group(0) @binding(3) var<storage, read_write> outputs: array<f32>; // activations written: (rows, width)
+@group(0) @binding(4) var<storage, read> quants: array<vec4<u32>>;  // a matrix, or some rows of it: (rows, blocks of 32, words)
+@group(0) @binding(5) var<storage, read> scales: array<u32>;        // its scales where they lie apart: (rows, blocks of 32)
+@group(0) @binding(6) var<storage, read_write> kv: array<u32>;      // a layer's cache: (blocks, K V, 32 slots, kv heads, head_dim)
+@group(0) @binding(7) var<uniform> constants: Constants;
+
+// What a dispatch does; written once, when its plan is compiled.
+struct Constants {
+    rows: u32,           // DECODE, PREFILL or LOGITS: which rows of the batch
+    n_blocks: u32,       // columns of the matrix / 32
+    first_output: u32,   // where this binding's first weight row stands among the outputs of its operation
+    segment_rows: u32,   // weight rows held by this binding
+    x: u32,              // inputs: (rows, x_stride)
+    x_stride: u32,
+    y: u32,              // outputs: (rows, y_stride)
+    y_stride: u32,
+    table: u32,          // tables: norm weight or rotary
+    n_heads: u32,
+    n_kv_heads: u32,
+    split_half: u32,     // 1: rotary pairs are (i, i + head_dim / 2); 0: (2i, 2i + 1)
+    value: f32,          // epsilon, attention scale or embedding scale
+    unused_0: u32,
+    unused_1: u32,
+    unused_2: u32,
+}
+
+const DECODE: u32 = 0u;
+const PREFILL: u32 = 1u;
+const LOGITS: u32 = 2u;
+const NO_SLOT: u32 = 0xffffffffu;
+const BLOCK_TOKENS: u32 = 32u;
+
+// The batch's header.
+fn n_decode() -> u32 { return batch[0]; }
+fn n_prefill() -> u32 { return batch[1]; }
+fn first_prefill_row() -> u32 { return batch[2]; }   // n_decode rounded up to a tile of 8
+fn n_logits() -> u32 { return batch[3]; }
+
+// Its arrays, by activation row.
+fn token_of(row: u32) -> u32 { return batch[batch[4] + row]; }
+fn position_of(row: u32) -> u32 { return batch[batch[5] + row]; }
+fn slot_of(row: u32) -> u32 { return batch[batch[6] + row]; }
+fn block_table_of(row: u32) -> u32 { return batch[batch[7] + row]; }
+fn logit_row(i: u32) -> u32 { return batch[batch[8] + i]; }
+
+// Rows of the kind this dispatch computes.
+fn n_kind_rows() -> u32 {
+    if (constants.rows == DECODE) { return n_decode(); }
+    if (constants.rows == PREFILL) { return n_prefill(); }
+    return n_logits();
+}
+
+// Activation row of the i-th row of the kind; logit rows lie packed in a region of their own.
+fn first_kind_row() -> u32 {
+    return select(0u, first_prefill_row(), constants.rows == PREFILL);
+}
+
+fn load4(i: u32) -> vec4<f32> { return inputs[i / 4u]; }
+
+// Exact for every finite f16, subnormals too, which unpack2x16float may flush to zero.
+fn f32_from_f16(bits: u32) -> f32 {
+    let magnitude = bits & 0x7fffu;
+    let normal = bitcast<f32>((magnitude << 13u) + 0x38000000u);
+    let subnormal = f32(i32(magnitude)) * 0x1p-24f;
+    let value = select(normal, subnormal, magnitude < 0x400u);
+    return select(value, -value, (bits & 0x8000u) != 0u);
+}

@@ -1,0 +1,19 @@
+// The cache in half precision: a pair of values a word, owned by one invocation.
+
+fn kv_index(slot: u32, which: u32, kv_head: u32) -> u32 {
+    let in_block = (which * BLOCK_TOKENS + slot % BLOCK_TOKENS) * constants.n_kv_heads + kv_head;
+    return (slot / BLOCK_TOKENS * 2u * BLOCK_TOKENS * constants.n_kv_heads + in_block) * HEAD_DIM;
+}
+
+// pack2x16float of a value beyond f16 is undefined, hence the clamp.
+fn kv_write(i: u32, a: f32, b: f32) {
+    kv[i / 2u] = pack2x16float(clamp(vec2<f32>(a, b), vec2<f32>(-65504.0), vec2<f32>(65504.0)));
+}
+
+fn kv_read4(i: u32) -> vec4<f32> {
+    return vec4<f32>(unpack2x16float(kv[i / 2u]), unpack2x16float(kv[i / 2u + 1u]));
+}
+
+fn kv_read(i: u32) -> f32 {
+    return unpack2x16float(kv[i / 2u])[i % 2u];
+}

@@ -1,0 +1,185 @@
+//! Where everything lies: activation regions in three buffers, vectors in the tables, rows of a matrix in bindings.
+//!
+//! Invariant: rows of a region are padded to whole tiles, so a tile never writes into another kind's rows.
+
+use std::ops::Range;
+
+use super::lower::LowerError;
+use super::weights::row_bytes;
+use crate::plan::{Matrix, Plan};
+
+/// Rows that start a tile: decode rows are padded to this, then come prefill rows.
+pub const TILE_ROWS: usize = 8;
+
+/// An activation buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Buffer {
+    /// The residual stream.
+    Hidden,
+    /// What matmuls read: norms and attention write it.
+    Inputs,
+    /// What projections make: queries, the gated MLP, logits.
+    Outputs,
+}
+
+/// How many rows a step may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capacity {
+    /// Decode rows.
+    pub decode_rows: usize,
+    /// Prefill rows.
+    pub prefill_rows: usize,
+    /// Rows with logits.
+    pub logit_rows: usize,
+    /// Positions of a sequence.
+    pub context: usize,
+}
+
+impl Capacity {
+    /// Activation rows, each kind padded to whole tiles of its kernels.
+    pub fn rows(&self) -> usize {
+        self.decode_rows.next_multiple_of(TILE_ROWS) + self.prefill_rows.next_multiple_of(TILE_ROWS)
+    }
+
+    /// Rows of the logits' regions.
+    pub fn padded_logit_rows(&self) -> usize {
+        self.logit_rows.next_multiple_of(TILE_ROWS)
+    }
+}
+
+/// Offsets in f32 values, sizes in bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layout {
+    /// In [`Buffer::Hidden`]: (rows, width)
+    pub hidden: u32,
+    /// In [`Buffer::Inputs`]: (rows, width)
+    pub normed: u32,
+    /// In [`Buffer::Inputs`]: (rows, n_heads · head_dim)
+    pub attended: u32,
+    /// In [`Buffer::Inputs`]: (logit rows, width)
+    pub logits_normed: u32,
+    /// In [`Buffer::Outputs`]: (rows, n_heads · head_dim)
+    pub query: u32,
+    /// In [`Buffer::Outputs`]: (rows, mlp_width)
+    pub gated: u32,
+    /// In [`Buffer::Outputs`]: (logit rows, vocab_size)
+    pub logits: u32,
+    /// In the tables, one a vector of the plan.
+    pub vectors: Vec<u32>,
+    /// In the tables: (context, head_dim / 2, cos sin)
+    pub rotary: u32,
+    /// Size of [`Buffer::Hidden`].
+    pub hidden_bytes: u64,
+    /// Size of [`Buffer::Inputs`].
+    pub inputs_bytes: u64,
+    /// Size of [`Buffer::Outputs`].
+    pub outputs_bytes: u64,
+    /// Size of the tables.
+    pub tables_bytes: u64,
+}
+
+impl Layout {
+    /// Lays a plan out for so many rows; refuses what does not fit one binding.
+    pub fn new(plan: &Plan, capacity: &Capacity, max_binding_bytes: u64) -> Result<Self, LowerError> {
+        let sizes = &plan.sizes;
+        let rows = capacity.rows();
+        let logit_rows = capacity.padded_logit_rows();
+        let attention = sizes.n_heads * sizes.head_dim;
+        let mut inputs = Regions::default();
+        let normed = inputs.take(rows * sizes.width);
+        let attended = inputs.take(rows * attention);
+        let logits_normed = inputs.take(logit_rows * sizes.width);
+        let mut outputs = Regions::default();
+        let query = outputs.take(rows * attention);
+        let gated = outputs.take(rows * sizes.mlp_width);
+        let logits = outputs.take(logit_rows * sizes.vocab_size);
+        let mut tables = Regions::default();
+        let vectors = plan.vectors.iter().map(|vector| tables.take(vector.len)).collect();
+        let rotary = tables.take(capacity.context * sizes.head_dim);
+        let layout = Self {
+            hidden: 0,
+            normed,
+            attended,
+            logits_normed,
+            query,
+            gated,
+            logits,
+            vectors,
+            rotary,
+            hidden_bytes: (rows * sizes.width * 4) as u64,
+            inputs_bytes: inputs.bytes(),
+            outputs_bytes: outputs.bytes(),
+            tables_bytes: tables.bytes(),
+        };
+        let buffers = [
+            ("the residual stream", layout.hidden_bytes),
+            ("the activations", layout.inputs_bytes),
+            ("the logits and activations", layout.outputs_bytes),
+            ("the table of rotary positions", layout.tables_bytes),
+        ];
+        for (what, needed_bytes) in buffers {
+            if needed_bytes > max_binding_bytes {
+                return Err(LowerError::Binding { what: what.into(), needed_bytes, limit_bytes: max_binding_bytes });
+            }
+        }
+        Ok(layout)
+    }
+}
+
+/// Regions one after the other, each starting at a multiple of 4 values.
+#[derive(Default)]
+struct Regions {
+    end: usize,
+}
+
+impl Regions {
+    fn take(&mut self, len: usize) -> u32 {
+        let start = self.end;
+        self.end = (start + len).next_multiple_of(4);
+        start as u32
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.end * 4).max(16) as u64
+    }
+}
+
+/// Rows of a matrix that share a binding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// Where its first row stands among the matrix's outputs.
+    pub first_output: usize,
+    /// Rows of the matrix it holds, in order.
+    pub rows: Vec<Range<usize>>,
+}
+
+impl Segment {
+    /// Rows in all.
+    pub fn n_rows(&self) -> usize {
+        self.rows.iter().map(Range::len).sum()
+    }
+}
+
+/// Splits a matrix by rows so that each part fits a binding. `unit` rows stay together; with `halves` (gate and up) a part
+/// holds the same rows of the upper and of the lower half.
+pub fn segments(matrix: &Matrix, unit: usize, halves: bool, max_binding_bytes: u64) -> Result<Vec<Segment>, LowerError> {
+    let n_halves = if halves { 2 } else { 1 };
+    let n_outputs = matrix.n_rows() / n_halves;
+    let output_bytes = row_bytes(matrix.block_type, matrix.n_columns) * n_halves as u64;
+    let most = (max_binding_bytes / output_bytes.max(1)) as usize / unit * unit;
+    if most == 0 {
+        return Err(LowerError::Binding {
+            what: format!("tensor {}", matrix.parts.first().map_or("", |part| &part.tensor)),
+            needed_bytes: output_bytes * unit as u64,
+            limit_bytes: max_binding_bytes,
+        });
+    }
+    let starts = (0..n_outputs).step_by(most);
+    Ok(starts
+        .map(|first| {
+            let end = n_outputs.min(first + most);
+            let rows = (0..n_halves).map(|half| half * n_outputs + first..half * n_outputs + end).collect();
+            Segment { first_output: first, rows }
+        })
+        .collect())
+}

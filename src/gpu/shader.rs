@@ -1,0 +1,202 @@
+//! WGSL text of every kernel: a prelude of constants, then whole files, put together; each piece is a file that can be read.
+//!
+//! Invariant: [`ShaderKey::all`] lists every text that can be made, and a test validates them all.
+
+use crate::format::block::BlockType;
+use crate::plan::KvType;
+
+/// Invocations of a workgroup of the barrier-free kernels and of those that reduce.
+pub const WORKGROUP: u32 = 64;
+
+/// WebGPU's default limit on workgroups a dimension; more outputs go on in z.
+pub const GRID_LIMIT: u32 = 65535;
+
+/// Block types that kernels decode.
+pub const BLOCK_TYPES: [BlockType; 4] = [BlockType::F32, BlockType::F16, BlockType::Q4_1, BlockType::Q8_0];
+
+/// Rows that a matmul kernel computes together.
+pub const TILES: [u32; 4] = [1, 2, 4, 8];
+
+/// A family of kernels, by what its adapters do well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Variant {
+    /// Without barriers, one invocation an output: software adapters.
+    Serial,
+    /// Workgroups that share work through workgroup memory: real GPUs.
+    Workgroup,
+}
+
+/// What a matmul does with its outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Emit {
+    /// Stores them.
+    Store,
+    /// Adds them to what is there.
+    Add,
+    /// silu(gate) · up.
+    Gated,
+    /// Rotates q and k; k and v go to the cache.
+    Qkv {
+        /// The cache's number type.
+        kv: KvType,
+        /// Width of a head.
+        head_dim: u32,
+    },
+}
+
+/// Which text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ShaderKey {
+    /// Embedding rows.
+    Embed(BlockType),
+    /// RMS norm.
+    Norm(Variant),
+    /// Attention from the cache.
+    Attend(Variant, KvType, u32),
+    /// A matmul in tiles of 1, 2, 4 or 8 rows: decode, logits, and prefill on software adapters.
+    Matmul(Variant, BlockType, u32, Emit),
+    /// A matmul that stages its sides in workgroup memory: prefill on real GPUs.
+    MatmulTiled(BlockType, Emit),
+}
+
+impl ShaderKey {
+    /// The entry point, which is also the name of the kernel's file.
+    pub fn entry_point(self) -> &'static str {
+        match self {
+            Self::Embed(_) => "embed",
+            Self::Norm(Variant::Serial) => "norm_serial",
+            Self::Norm(Variant::Workgroup) => "norm_reduce",
+            Self::Attend(Variant::Serial, ..) => "attend_serial",
+            Self::Attend(Variant::Workgroup, ..) => "attend_reduce",
+            Self::Matmul(Variant::Serial, ..) => "matmul_serial",
+            Self::Matmul(Variant::Workgroup, ..) => "matmul_reduce",
+            Self::MatmulTiled(..) => "matmul_tiled",
+        }
+    }
+
+    /// The whole text.
+    pub fn source(self) -> String {
+        let mut text = format!("const WORKGROUP: u32 = {WORKGROUP}u;\nconst GRID_LIMIT: u32 = {GRID_LIMIT}u;\n");
+        if let Some(head_dim) = self.head_dim() {
+            text.push_str(&format!("const HEAD_DIM: u32 = {head_dim}u;\n"));
+        }
+        for piece in self.pieces() {
+            text.push('\n');
+            text.push_str(piece);
+        }
+        text
+    }
+
+    fn head_dim(self) -> Option<u32> {
+        match self {
+            Self::Attend(_, _, head_dim)
+            | Self::Matmul(_, _, _, Emit::Qkv { head_dim, .. })
+            | Self::MatmulTiled(_, Emit::Qkv { head_dim, .. }) => Some(head_dim),
+            Self::Embed(_) | Self::Norm(_) | Self::Matmul(..) | Self::MatmulTiled(..) => None,
+        }
+    }
+
+    fn pieces(self) -> Vec<&'static str> {
+        let mut pieces = vec![include_str!("kernels/common.wgsl")];
+        match self {
+            Self::Embed(block) => pieces.extend([block_text(block), include_str!("kernels/embed.wgsl")]),
+            Self::Norm(variant) => {
+                pieces.push(include_str!("kernels/source_row.wgsl"));
+                pieces.push(match variant {
+                    Variant::Serial => include_str!("kernels/norm_serial.wgsl"),
+                    Variant::Workgroup => include_str!("kernels/norm_reduce.wgsl"),
+                });
+            }
+            Self::Attend(variant, kv, _) => {
+                pieces.push(kv_text(kv));
+                pieces.push(match variant {
+                    Variant::Serial => include_str!("kernels/attend_serial.wgsl"),
+                    Variant::Workgroup => include_str!("kernels/attend_reduce.wgsl"),
+                });
+            }
+            Self::Matmul(variant, block, tile, emit) => {
+                pieces.extend([block_text(block), tile_text(tile)]);
+                push_emit(&mut pieces, emit);
+                pieces.push(match variant {
+                    Variant::Serial => include_str!("kernels/matmul_serial.wgsl"),
+                    Variant::Workgroup => include_str!("kernels/matmul_reduce.wgsl"),
+                });
+            }
+            Self::MatmulTiled(block, emit) => {
+                pieces.push(block_text(block));
+                push_emit(&mut pieces, emit);
+                pieces.push(include_str!("kernels/matmul_tiled.wgsl"));
+            }
+        }
+        pieces
+    }
+
+    /// Every key for one head width.
+    pub fn all(head_dim: u32) -> Vec<Self> {
+        let variants = [Variant::Serial, Variant::Workgroup];
+        let kv_types = [KvType::F16, KvType::F32];
+        let mut emits = vec![Emit::Store, Emit::Add, Emit::Gated];
+        emits.extend(kv_types.map(|kv| Emit::Qkv { kv, head_dim }));
+        let mut keys = Vec::new();
+        for variant in variants {
+            keys.push(Self::Norm(variant));
+            keys.extend(kv_types.map(|kv| Self::Attend(variant, kv, head_dim)));
+        }
+        for block in BLOCK_TYPES {
+            keys.push(Self::Embed(block));
+            for emit in &emits {
+                keys.push(Self::MatmulTiled(block, *emit));
+                for variant in variants {
+                    keys.extend(TILES.map(|tile| Self::Matmul(variant, block, tile, *emit)));
+                }
+            }
+        }
+        keys
+    }
+}
+
+fn push_emit(pieces: &mut Vec<&'static str>, emit: Emit) {
+    match emit {
+        Emit::Store => pieces.push(include_str!("kernels/emit_store.wgsl")),
+        Emit::Add => pieces.push(include_str!("kernels/emit_add.wgsl")),
+        Emit::Gated => pieces.push(include_str!("kernels/emit_gated.wgsl")),
+        Emit::Qkv { kv, .. } => pieces.extend([kv_text(kv), include_str!("kernels/emit_qkv.wgsl")]),
+    }
+}
+
+fn kv_text(kv: KvType) -> &'static str {
+    match kv {
+        KvType::F16 => include_str!("kernels/kv_f16.wgsl"),
+        KvType::F32 => include_str!("kernels/kv_f32.wgsl"),
+    }
+}
+
+fn tile_text(tile: u32) -> &'static str {
+    match tile {
+        1 => include_str!("kernels/tile_1.wgsl"),
+        2 => include_str!("kernels/tile_2.wgsl"),
+        4 => include_str!("kernels/tile_4.wgsl"),
+        8 => include_str!("kernels/tile_8.wgsl"),
+        other => panic!("there is no tile of {other} rows"),
+    }
+}
+
+fn block_text(block: BlockType) -> &'static str {
+    match block {
+        BlockType::F32 => include_str!("kernels/block_f32.wgsl"),
+        BlockType::F16 => include_str!("kernels/block_f16.wgsl"),
+        BlockType::Q4_1 => include_str!("kernels/block_q4_1.wgsl"),
+        BlockType::Q8_0 => include_str!("kernels/block_q8_0.wgsl"),
+        other => panic!("no kernel decodes {}; lowering refuses it", other.name()),
+    }
+}
+
+/// The tile for so many rows: every size adds in the same order, so this is a choice of speed alone.
+pub fn tile_for(n_rows: usize) -> u32 {
+    match n_rows {
+        0..=1 => 1,
+        2 => 2,
+        3..=4 => 4,
+        _ => 8,
+    }
+}

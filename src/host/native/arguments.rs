@@ -1,0 +1,366 @@
+//! The command line, checked as far as it can be without a model. Whatever is not understood is refused by name.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use lexopt::{Arg, Parser};
+
+use super::CliError;
+use super::spec::{self, Command, OptionSpec};
+use crate::protocol::{DeviceChoice, GenerateOptions, KvType, LoadOptions, Precision};
+
+/// What is asked of the program.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// How a command is used, or all of them.
+    Help(Option<Command>),
+    /// Which version this is.
+    Version,
+    /// Work.
+    Command(Command, Box<Arguments>),
+}
+
+/// What the commands take, each some of it.
+#[derive(Debug, Default)]
+pub(super) struct Arguments {
+    model: Option<PathBuf>,
+    /// How to load the model.
+    pub(super) load: LoadOptions,
+    /// Part of a GPU's name.
+    pub(super) adapter_name: Option<String>,
+    /// Answer with one JSON object.
+    pub(super) json: bool,
+    /// A raw prompt.
+    pub(super) prompt: Option<String>,
+    /// The file of a conversation.
+    pub(super) messages: Option<PathBuf>,
+    /// The text to tokenize.
+    pub(super) positional: Option<String>,
+    text: Option<PathBuf>,
+    /// How to choose tokens; `max_tokens` stands beside it, since its default differs.
+    sampling: GenerateOptions,
+    /// Most tokens to generate, where that was said.
+    pub(super) max_tokens: Option<u32>,
+    /// Tokens of a prompt to measure with.
+    pub(super) prompt_tokens: Option<u32>,
+    /// How many sequences to measure with, in order.
+    pub(super) sequences: Vec<usize>,
+    /// Measured runs.
+    pub(super) runs: Option<u32>,
+}
+
+impl Arguments {
+    /// The model's file.
+    pub(super) fn model(&self) -> &PathBuf {
+        self.model.as_ref().expect("`check` refuses a command without its model")
+    }
+
+    /// The file to score.
+    pub(super) fn text(&self) -> &PathBuf {
+        self.text.as_ref().expect("`check` refuses `score` without its text")
+    }
+
+    /// How to choose tokens, with such a `max_tokens` where none was said.
+    pub(super) fn sampling(&self, max_tokens: Option<u32>) -> GenerateOptions {
+        GenerateOptions { max_tokens: self.max_tokens.or(max_tokens), ..self.sampling.clone() }
+    }
+}
+
+fn usage(command: Option<Command>, sentence: impl Into<String>) -> CliError {
+    CliError::Usage { sentence: sentence.into(), command }
+}
+
+/// Reads a command line, without the program's name.
+pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked, CliError> {
+    let mut parser = Parser::from_args(arguments);
+    let first = parser.next().map_err(|error| usage(None, error.to_string()))?;
+    let name = match first {
+        None => return Err(usage(None, "a command is missing")),
+        Some(Arg::Short('h') | Arg::Long("help")) => return Ok(Asked::Help(None)),
+        Some(Arg::Short('V') | Arg::Long("version")) => return Ok(Asked::Version),
+        Some(Arg::Value(name)) => name.to_string_lossy().into_owned(),
+        Some(Arg::Long(name)) => return Err(usage(None, format!("the command comes first, before --{name}"))),
+        Some(Arg::Short(name)) => return Err(usage(None, format!("the command comes first, before -{name}"))),
+    };
+    if name == "help" {
+        return match parser.next().map_err(|error| usage(None, error.to_string()))? {
+            None => Ok(Asked::Help(None)),
+            Some(Arg::Value(name)) => Ok(Asked::Help(Some(command(&name.to_string_lossy())?))),
+            Some(_) => Err(usage(None, "`pagelm help` takes the name of a command and nothing else")),
+        };
+    }
+    parse_options(command(&name)?, &mut parser)
+}
+
+fn command(name: &str) -> Result<Command, CliError> {
+    Command::of(name).ok_or_else(|| match Command::nearest(name) {
+        Some(near) => usage(Some(near), format!("there is no command {name:?}; did you mean {}?", near.name())),
+        None => usage(None, format!("there is no command {name:?}")),
+    })
+}
+
+fn parse_options(command: Command, parser: &mut Parser) -> Result<Asked, CliError> {
+    let mut arguments = Arguments::default();
+    loop {
+        let next = parser.next().map_err(|error| usage(Some(command), error.to_string()))?;
+        let name = match next {
+            None => break,
+            Some(Arg::Short('h') | Arg::Long("help")) => return Ok(Asked::Help(Some(command))),
+            Some(Arg::Short(name)) => return Err(usage(Some(command), format!("unknown option -{name}"))),
+            Some(Arg::Value(value)) => {
+                set_positional(&mut arguments, command, value)?;
+                continue;
+            }
+            Some(Arg::Long(name)) => name.to_owned(),
+        };
+        let option = command.option(&name).ok_or_else(|| unknown(command, &name))?;
+        set(&mut arguments, option, parser).map_err(|sentence| usage(Some(command), sentence))?;
+    }
+    check(&arguments, command)?;
+    Ok(Asked::Command(command, Box::new(arguments)))
+}
+
+fn unknown(command: Command, name: &str) -> CliError {
+    let takers = spec::takers(name);
+    let sentence = if let Some(near) = command.nearest_option(name) {
+        format!("unknown option --{name}; did you mean --{near}?")
+    } else if takers.is_empty() {
+        format!("unknown option --{name}")
+    } else {
+        format!("`pagelm {}` takes no --{name}; {} does", command.name(), takers.join(", "))
+    };
+    usage(Some(command), sentence)
+}
+
+fn set_positional(arguments: &mut Arguments, command: Command, value: OsString) -> Result<(), CliError> {
+    let text = value.into_string().map_err(|value| usage(Some(command), format!("{value:?} is not UTF-8 text")))?;
+    let sentence = match (command, &arguments.positional) {
+        (Command::Tokenize, None) => {
+            arguments.positional = Some(text);
+            return Ok(());
+        }
+        (Command::Tokenize, Some(_)) => format!("one TEXT is tokenized, but {text:?} is another; quote a text with spaces"),
+        (Command::Generate, _) => format!("{text:?} stands alone; a prompt is given as --prompt {text:?}"),
+        _ => format!("{text:?} stands alone; `pagelm {}` takes options only", command.name()),
+    };
+    Err(usage(Some(command), sentence))
+}
+
+/// What a command cannot do without.
+fn check(arguments: &Arguments, command: Command) -> Result<(), CliError> {
+    let missing = |what: &str| Err(usage(Some(command), format!("{what} is missing")));
+    if command != Command::Devices && arguments.model.is_none() {
+        return missing("--model PATH");
+    }
+    match command {
+        Command::Tokenize if arguments.positional.is_none() => missing("the TEXT to tokenize"),
+        Command::Score if arguments.text.is_none() => missing("--text FILE"),
+        Command::Generate => match (&arguments.prompt, &arguments.messages) {
+            (None, None) => missing("the prompt, --prompt TEXT or --messages FILE.json,"),
+            (Some(_), Some(_)) => {
+                Err(usage(Some(command), "--prompt and --messages are both given, but one prompt is answered"))
+            }
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// Sets what an option says. Sampling options are named as their fields are, as the engine does.
+fn set(arguments: &mut Arguments, option: &OptionSpec, parser: &mut Parser) -> Result<(), String> {
+    if option.value.is_empty() {
+        return set_flag(arguments, option.name, flag(option.name, parser)?);
+    }
+    let value = parser.value().map_err(|_| format!("--{} has no value: it takes {}", option.name, option.value))?;
+    match option.name {
+        "model" => arguments.model = Some(value.into()),
+        "messages" => arguments.messages = Some(value.into()),
+        "text" => arguments.text = Some(value.into()),
+        name => {
+            let value = value.into_string().map_err(|value| format!("--{name} is not UTF-8 text: {value:?}"))?;
+            set_text(arguments, name, value)?;
+        }
+    }
+    Ok(())
+}
+
+fn set_flag(arguments: &mut Arguments, name: &str, on: bool) -> Result<(), String> {
+    let sampling = &mut arguments.sampling;
+    match name {
+        "json" => arguments.json = on,
+        "ignore-eos" => sampling.ignore_eos = on,
+        "include-stop-str-in-output" => sampling.include_stop_str_in_output = on,
+        "skip-special-tokens" => sampling.skip_special_tokens = on,
+        "keep-special-tokens" => sampling.skip_special_tokens = !on,
+        other => unreachable!("the table has no other flag than those here, but {other}"),
+    }
+    Ok(())
+}
+
+fn set_text(arguments: &mut Arguments, name: &str, value: String) -> Result<(), String> {
+    const COUNT: &str = "a whole number of 1 or more";
+    const FROM_0: &str = "a whole number of 0 or more";
+    const TOP: &str = "a whole number from 0 to 20";
+    let value = value.as_str();
+    match name {
+        "device" => {
+            let choices = [("auto", DeviceChoice::Auto), ("gpu", DeviceChoice::Gpu), ("cpu", DeviceChoice::Cpu)];
+            arguments.load.device = choice(name, value, &choices)?;
+        }
+        "precision" => {
+            let choices = [("exact", Precision::Exact), ("fast", Precision::Fast)];
+            arguments.load.precision = choice(name, value, &choices)?;
+        }
+        "kv" => arguments.load.kv = choice(name, value, &[("f16", KvType::F16), ("f32", KvType::F32)])?,
+        "context" => arguments.load.context = Some(number("--context", value, "a whole number of tokens")?),
+        "adapter-name" => arguments.adapter_name = Some(value.into()),
+        "prompt" => arguments.prompt = Some(value.into()),
+        "max-tokens" => arguments.max_tokens = Some(number("max_tokens", value, COUNT)?),
+        "prompt-tokens" => arguments.prompt_tokens = Some(at_least_1("--prompt-tokens", value)?),
+        "runs" => arguments.runs = Some(at_least_1("--runs", value)?),
+        "sequences" => {
+            let each = value.split(',').map(|n| at_least_1("--sequences", n).map(|n| n as usize));
+            arguments.sequences = each.collect::<Result<_, _>>()?;
+        }
+        "min-tokens" => arguments.sampling.min_tokens = number("min_tokens", value, FROM_0)?,
+        "logprobs" => arguments.sampling.logprobs = Some(number("logprobs", value, TOP)?),
+        "prompt-logprobs" => arguments.sampling.prompt_logprobs = Some(number("prompt_logprobs", value, TOP)?),
+        _ => set_sampling(&mut arguments.sampling, name, value)?,
+    }
+    Ok(())
+}
+
+fn set_sampling(sampling: &mut GenerateOptions, name: &str, value: &str) -> Result<(), String> {
+    match name {
+        "temperature" => sampling.temperature = number("temperature", value, "a finite number of 0 or more")?,
+        "top-k" => {
+            sampling.top_k = number("top_k", value, "a whole number: 0 or -1 to keep all tokens, or 1 or more")?;
+        }
+        "top-p" => sampling.top_p = number("top_p", value, "a number greater than 0 and at most 1")?,
+        "min-p" => sampling.min_p = number("min_p", value, "a number from 0 to 1")?,
+        "repetition-penalty" => {
+            sampling.repetition_penalty = number("repetition_penalty", value, "a finite number greater than 0")?;
+        }
+        "presence-penalty" => {
+            sampling.presence_penalty = number("presence_penalty", value, "a number from -2 to 2")?;
+        }
+        "frequency-penalty" => {
+            sampling.frequency_penalty = number("frequency_penalty", value, "a number from -2 to 2")?;
+        }
+        "seed" => sampling.seed = Some(number("seed", value, "a whole number from 0 to 18446744073709551615")?),
+        "stop" => sampling.stop.push(value.into()),
+        "bad-words" => sampling.bad_words.push(value.into()),
+        "stop-token-ids" => {
+            const WANTED: &str = "token ids with commas between";
+            let ids = value.split(',').map(|id| number("stop_token_ids", id, WANTED));
+            sampling.stop_token_ids.extend(ids.collect::<Result<Vec<u32>, _>>()?);
+        }
+        "logit-bias" => {
+            const WANTED: &str = "a token id, =, and a number from -100 to 100, such as 42=-5";
+            let (id, bias) = value.split_once('=').ok_or_else(|| refusal("logit_bias", value, WANTED))?;
+            sampling.logit_bias.push((number("logit_bias", id, WANTED)?, number("logit_bias", bias, WANTED)?));
+        }
+        other => unreachable!("the table has no other option than those here, but {other}"),
+    }
+    Ok(())
+}
+
+/// A flag is on where it stands; `--flag=false` turns it off.
+fn flag(name: &str, parser: &mut Parser) -> Result<bool, String> {
+    let Some(value) = parser.optional_value() else { return Ok(true) };
+    choice(name, &value.to_string_lossy(), &[("true", true), ("false", false)])
+}
+
+fn choice<T: Copy>(name: &str, value: &str, choices: &[(&str, T)]) -> Result<T, String> {
+    let found = choices.iter().find(|(choice, _)| *choice == value);
+    found.map(|(_, meaning)| *meaning).ok_or_else(|| {
+        let names: Vec<&str> = choices.iter().map(|(choice, _)| *choice).collect();
+        refusal(&format!("--{name}"), value, &format!("one of {}", names.join(", ")))
+    })
+}
+
+fn number<T: FromStr>(name: &str, value: &str, wanted: &str) -> Result<T, String> {
+    value.trim().parse().ok().ok_or_else(|| refusal(name, value, wanted))
+}
+
+fn at_least_1(name: &str, value: &str) -> Result<u32, String> {
+    const WANTED: &str = "a whole number of 1 or more";
+    let n: u32 = number(name, value, WANTED)?;
+    if n > 0 { Ok(n) } else { Err(refusal(name, value, WANTED)) }
+}
+
+fn refusal(name: &str, value: &str, wanted: &str) -> String {
+    format!("{name} must be {wanted}; found {value:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What becomes of a command line.
+    fn parsed(line: &[&str]) -> Result<(Command, Arguments), String> {
+        match parse(line.iter().map(OsString::from)) {
+            Ok(Asked::Command(command, arguments)) => Ok((command, *arguments)),
+            Ok(other) => panic!("{line:?}: {other:?}"),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn sampled(options: &[&str]) -> GenerateOptions {
+        let line = [&["generate", "--model", "m", "--prompt", "p"], options].concat();
+        parsed(&line).unwrap().1.sampling(Some(16))
+    }
+
+    #[test]
+    fn nothing_said_is_vllms_defaults() {
+        assert_eq!(sampled(&[]), GenerateOptions::default());
+    }
+
+    #[test]
+    fn each_sampling_option_sets_its_field() {
+        type Change = fn(&mut GenerateOptions);
+        let table: [(&[&str], Change); 21] = [
+            (&["--temperature", "0.5"], |o| o.temperature = 0.5),
+            (&["--top-k=-1"], |o| o.top_k = -1),
+            (&["--top-p", "0.9"], |o| o.top_p = 0.9),
+            (&["--min-p", "0.1"], |o| o.min_p = 0.1),
+            (&["--repetition-penalty", "1.5"], |o| o.repetition_penalty = 1.5),
+            (&["--presence-penalty", "-1"], |o| o.presence_penalty = -1.0),
+            (&["--frequency-penalty", "2"], |o| o.frequency_penalty = 2.0),
+            (&["--seed", "18446744073709551615"], |o| o.seed = Some(u64::MAX)),
+            (&["--max-tokens", "7"], |o| o.max_tokens = Some(7)),
+            (&["--min-tokens", "3"], |o| o.min_tokens = 3),
+            (&["--stop", "a,b", "--stop", "-c"], |o| o.stop = vec!["a,b".into(), "-c".into()]),
+            (&["--stop-token-ids", "1, 2", "--stop-token-ids", "3"], |o| o.stop_token_ids = vec![1, 2, 3]),
+            (&["--include-stop-str-in-output"], |o| o.include_stop_str_in_output = true),
+            (&["--ignore-eos"], |o| o.ignore_eos = true),
+            (&["--ignore-eos", "--ignore-eos=false"], |_| {}),
+            (&["--bad-words", "x y", "--bad-words", "z"], |o| o.bad_words = vec!["x y".into(), "z".into()]),
+            (&["--logit-bias", "5=-2.5", "--logit-bias", "6=1"], |o| o.logit_bias = vec![(5, -2.5), (6, 1.0)]),
+            (&["--logprobs", "20"], |o| o.logprobs = Some(20)),
+            (&["--prompt-logprobs", "0"], |o| o.prompt_logprobs = Some(0)),
+            (&["--keep-special-tokens"], |o| o.skip_special_tokens = false),
+            (&["--skip-special-tokens=false"], |o| o.skip_special_tokens = false),
+        ];
+        for (options, change) in table {
+            let mut expected = GenerateOptions::default();
+            change(&mut expected);
+            assert_eq!(sampled(options), expected, "{options:?}");
+        }
+    }
+
+    #[test]
+    fn a_text_may_look_like_an_option() {
+        let (_, arguments) = parsed(&["tokenize", "--model", "m", "--", "--json"]).unwrap();
+        assert_eq!((arguments.positional.as_deref(), arguments.json), (Some("--json"), false));
+        let (_, arguments) = parsed(&["generate", "--model", "m", "--prompt", "--json"]).unwrap();
+        assert_eq!((arguments.prompt.as_deref(), arguments.json), (Some("--json"), false));
+    }
+
+    #[test]
+    fn bench_counts() {
+        let (_, arguments) = parsed(&["bench", "--model", "m", "--sequences", "3,1", "--runs", "2"]).unwrap();
+        assert_eq!((arguments.sequences, arguments.runs), (vec![3, 1], Some(2)));
+    }
+}

@@ -1,0 +1,165 @@
+//! A model as commands use it: its header first, so that bad input is refused before anything is loaded, then the rest.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::time::Instant;
+
+use super::arguments::Arguments;
+use super::{CliError, messages, output, surroundings};
+use crate::engine::AddError;
+use crate::host::load::{self, Described};
+use crate::host::{ConnectionId, Host, encode, options};
+use crate::protocol::{DeviceKind, Event, GenerateOptions, ModelInfo, Prompt, RequestId};
+use crate::store::Source as _;
+use crate::store::native::FileSource;
+use crate::text::StopStrings;
+
+/// The terminal's own connection.
+const TERMINAL: ConnectionId = 0;
+
+/// Longest text file that is read: no context holds more.
+const MAX_TEXT_BYTES: u64 = 64 << 20;
+
+/// A model whose header is read.
+pub(super) struct Opened {
+    pub(super) described: Described,
+    source: FileSource,
+    started: Instant,
+}
+
+/// A model that answers.
+pub(super) struct Running {
+    pub(super) info: ModelInfo,
+    /// From opening the file to the last weight on the device.
+    pub(super) load_ms: f64,
+    host: Host,
+}
+
+impl Opened {
+    /// Opens the model that the command line names.
+    pub(super) async fn open(arguments: &Arguments) -> Result<Self, CliError> {
+        let started = Instant::now();
+        let source = FileSource::open(arguments.model())?;
+        let described = load::describe(&source, &arguments.load).await?;
+        Ok(Self { described, source, started })
+    }
+
+    /// Asks for room for so many sequences of `context` tokens each.
+    pub(super) fn with_room(self, context: usize, n_sequences: usize) -> Result<Self, CliError> {
+        let context = u32::try_from(context).unwrap_or(u32::MAX);
+        Ok(Self { described: self.described.with_room(context, n_sequences)?, ..self })
+    }
+
+    /// Bytes of the file.
+    pub(super) fn file_bytes(&self) -> u64 {
+        self.source.len_bytes()
+    }
+
+    /// The tokens of a prompt.
+    pub(super) fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>, CliError> {
+        let encoded = encode(self.described.tokenizer(), prompt, (surroundings().unix_secs)());
+        encoded.map(|(_, ids)| ids).map_err(|error| CliError::Input(error.to_string()))
+    }
+
+    /// Refuses a prompt that the engine would refuse.
+    pub(super) fn check_prompt(&self, n_tokens: usize) -> Result<(), CliError> {
+        let context = self.described.context();
+        match n_tokens {
+            0 => Err(CliError::Input(AddError::EmptyPrompt.to_string())),
+            prompt_tokens if prompt_tokens >= context => {
+                Err(CliError::Input(AddError::PromptExceedsContext { prompt_tokens, context }.to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses sampling options that the host or the engine would refuse.
+    pub(super) fn check_sampling(&self, sampling: &GenerateOptions) -> Result<(), CliError> {
+        let input = |error: &dyn std::error::Error| CliError::Input(error.to_string());
+        let tokenizer = self.described.tokenizer();
+        let params = options::sampling_params(sampling, tokenizer, 0).map_err(|error| input(&error))?;
+        params.validate(self.described.config().vocab_size).map_err(|error| input(&error))?;
+        StopStrings::new(sampling.stop.clone(), sampling.include_stop_str_in_output).map_err(|error| input(&error))?;
+        Ok(())
+    }
+
+    /// Brings the model to its device.
+    pub(super) async fn load(self, arguments: &Arguments) -> Result<Running, CliError> {
+        let name = self.described.model_name().to_owned();
+        let mut host = Host::new(surroundings(), arguments.adapter_name.clone());
+        let progress = |done: u64, total: u64| {
+            output::progress(&format!("loading {name}: {} of {}", output::bytes(done), output::bytes(total)));
+        };
+        let loaded = host.load_described(self.described, &self.source, progress).await;
+        output::progress("");
+        let info = loaded?;
+        let load_ms = self.started.elapsed().as_secs_f64() * 1000.0;
+        let kind = match info.device_kind {
+            DeviceKind::Gpu => "",
+            DeviceKind::Software => " (a GPU imitated by the processor: correct and slow)",
+            DeviceKind::Cpu => " (the processor)",
+        };
+        let parameters = info.n_parameters as f64 / 1e6;
+        output::note(&format!(
+            "{name}, {parameters:.0} M parameters, on {}{kind}, loaded in {:.1} s",
+            info.device_name,
+            load_ms / 1000.0
+        ));
+        if let Some(note) = &info.kv_note {
+            output::note(note);
+        }
+        Ok(Running { info, load_ms, host })
+    }
+}
+
+impl Running {
+    /// Hands in a request; an error is what its first event will be.
+    pub(super) fn ask(&mut self, request: RequestId, prompt: &Prompt, sampling: &GenerateOptions) {
+        self.host.generate(TERMINAL, request, prompt, sampling);
+    }
+
+    /// Steps until all requests have ended; `hear` gets every event with the moment its step ended.
+    pub(super) async fn run(
+        &mut self,
+        mut hear: impl FnMut(Event, Instant) -> Result<(), CliError>,
+    ) -> Result<(), CliError> {
+        loop {
+            let now = Instant::now();
+            for (_, event) in self.host.take_events() {
+                hear(event, now)?;
+            }
+            if !self.host.has_work() {
+                return Ok(());
+            }
+            self.host.step().await;
+        }
+    }
+}
+
+/// The prompt that the command line gives.
+pub(super) fn prompt(arguments: &Arguments) -> Result<Prompt, CliError> {
+    let Some(path) = &arguments.messages else {
+        return Ok(Prompt::Text(arguments.prompt.clone().unwrap_or_default()));
+    };
+    let messages = messages::parse(&read_text(path)?)
+        .map_err(|problem| CliError::Input(format!("{}: {problem}", path.display())))?;
+    Ok(Prompt::Chat { messages, tools: Vec::new(), template_arguments: Vec::new() })
+}
+
+/// A text file.
+pub(super) fn read_text(path: &Path) -> Result<String, CliError> {
+    let name = path.display();
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_TEXT_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| CliError::Input(format!("cannot read {name}: {error}")))?;
+    if bytes.len() as u64 > MAX_TEXT_BYTES {
+        let most = output::bytes(MAX_TEXT_BYTES);
+        return Err(CliError::Input(format!("{name} has more than {most}; no model reads a text so long, cut it")));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        CliError::Input(format!("{name} is not UTF-8 text, from byte {at} on; save it as UTF-8"))
+    })
+}

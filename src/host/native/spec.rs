@@ -1,0 +1,303 @@
+//! What each command takes: one table from which the parser, the help texts and the hints are made.
+
+use std::fmt::Write as _;
+
+/// What `pagelm` can be told to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Command {
+    Info,
+    Tokenize,
+    Generate,
+    Score,
+    Bench,
+    Chat,
+    Devices,
+}
+
+/// Options that go together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Group {
+    Model,
+    Prompt,
+    Logprobs,
+    Sampling,
+    Score,
+    Bench,
+    Json,
+}
+
+/// One option.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OptionSpec {
+    /// Without its dashes.
+    pub(super) name: &'static str,
+    /// How its value is called; empty for a flag.
+    pub(super) value: &'static str,
+    help: &'static str,
+    group: Group,
+}
+
+const fn option(group: Group, name: &'static str, value: &'static str, help: &'static str) -> OptionSpec {
+    OptionSpec { name, value, help, group }
+}
+
+const OPTIONS: [OptionSpec; 34] = [
+    option(Group::Model, "model", "PATH", "the model, a .gguf file"),
+    option(Group::Model, "device", "auto|gpu|cpu", "what computes (default auto)"),
+    option(Group::Model, "precision", "exact|fast", "arithmetic of activations (default exact)"),
+    option(Group::Model, "kv", "f16|f32", "number type of the KV cache (default f16)"),
+    option(Group::Model, "context", "N", "longest conversation in tokens (default: the model's own, or 4096 where that is larger)"),
+    option(Group::Model, "adapter-name", "SUBSTRING", "take the GPU with this in its name; `pagelm devices` lists them"),
+    option(Group::Prompt, "prompt", "TEXT", "raw text: no template, special tokens parsed"),
+    option(Group::Prompt, "messages", "FILE.json", "a conversation: [{\"role\": \"user\", \"content\": \"…\"}, …], through the model's template"),
+    option(Group::Sampling, "max-tokens", "N", "most tokens to generate (default 16; chat: what the context leaves)"),
+    option(Group::Sampling, "min-tokens", "N", "hold back what ends an answer until so many tokens are out (default 0)"),
+    option(Group::Sampling, "temperature", "T", "divides the logits; 0 is greedy (default 1)"),
+    option(Group::Sampling, "top-k", "K", "keep the K likeliest tokens; 0 or -1 keeps all (default 0)"),
+    option(Group::Sampling, "top-p", "P", "keep the likeliest tokens that sum to P, above 0, at most 1 (default 1)"),
+    option(Group::Sampling, "min-p", "P", "drop tokens less likely than P times the likeliest, 0 to 1 (default 0)"),
+    option(Group::Sampling, "repetition-penalty", "X", "for tokens in prompt or output, above 0 (default 1)"),
+    option(Group::Sampling, "presence-penalty", "X", "subtracted once from tokens in the output, -2 to 2 (default 0)"),
+    option(Group::Sampling, "frequency-penalty", "X", "subtracted for each time in the output, -2 to 2 (default 0)"),
+    option(Group::Sampling, "seed", "S", "repeats the answer on the same device and build (default: another each time)"),
+    option(Group::Sampling, "stop", "STR", "ends the answer where this text appears; may be repeated"),
+    option(Group::Sampling, "stop-token-ids", "ID,ID…", "tokens that end the answer"),
+    option(Group::Sampling, "include-stop-str-in-output", "", "keep the stop string in the text"),
+    option(Group::Sampling, "ignore-eos", "", "go on past end-of-generation tokens"),
+    option(Group::Sampling, "bad-words", "TEXT", "must not be generated; may be repeated"),
+    option(Group::Sampling, "logit-bias", "ID=BIAS", "added to a token's logit, -100 to 100; may be repeated"),
+    option(Group::Sampling, "skip-special-tokens", "", "leave special tokens out of the text (the default; =false keeps them)"),
+    option(Group::Sampling, "keep-special-tokens", "", "the same as --skip-special-tokens=false"),
+    option(Group::Logprobs, "logprobs", "N", "log-probabilities of each token and the N likeliest, 0 to 20; on stderr, or in the JSON"),
+    option(Group::Logprobs, "prompt-logprobs", "N", "the same for the prompt's tokens"),
+    option(Group::Score, "text", "FILE", "the text to score, UTF-8"),
+    option(Group::Bench, "prompt-tokens", "P", "tokens of each prompt (default 64)"),
+    option(Group::Bench, "max-tokens", "N", "tokens to generate for each (default 32)"),
+    option(Group::Bench, "sequences", "1,2,4,8", "how many run at once, one result each (the default)"),
+    option(Group::Bench, "runs", "R", "measured runs of each, after a warm-up (default 3)"),
+    option(Group::Json, "json", "", "write one JSON object to stdout"),
+];
+
+const ABOUT: &str = "pagelm runs language models on the GPU.";
+
+impl Command {
+    /// All, in the order of the help text.
+    pub(super) const ALL: [Self; 7] = [
+        Self::Generate,
+        Self::Chat,
+        Self::Info,
+        Self::Tokenize,
+        Self::Score,
+        Self::Bench,
+        Self::Devices,
+    ];
+
+    /// As it is typed.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Tokenize => "tokenize",
+            Self::Generate => "generate",
+            Self::Score => "score",
+            Self::Bench => "bench",
+            Self::Chat => "chat",
+            Self::Devices => "devices",
+        }
+    }
+
+    fn groups(self) -> &'static [Group] {
+        match self {
+            Self::Info | Self::Tokenize => &[Group::Model, Group::Json],
+            Self::Generate => &[Group::Prompt, Group::Model, Group::Sampling, Group::Logprobs, Group::Json],
+            Self::Score => &[Group::Score, Group::Model, Group::Json],
+            Self::Bench => &[Group::Model, Group::Bench, Group::Json],
+            Self::Chat => &[Group::Model, Group::Sampling],
+            Self::Devices => &[Group::Json],
+        }
+    }
+
+    fn usage(self) -> &'static str {
+        match self {
+            Self::Info => "pagelm info --model PATH [--json]",
+            Self::Tokenize => "pagelm tokenize --model PATH [--json] TEXT",
+            Self::Generate => "pagelm generate --model PATH (--prompt TEXT | --messages FILE.json) [options] [--json]",
+            Self::Score => "pagelm score --model PATH --text FILE [--json]",
+            Self::Bench => "pagelm bench --model PATH [--prompt-tokens P --max-tokens N --sequences 1,2,4,8 --runs R] [--json]",
+            Self::Chat => "pagelm chat --model PATH [options]",
+            Self::Devices => "pagelm devices [--json]",
+        }
+    }
+
+    fn about(self) -> &'static str {
+        match self {
+            Self::Info => "what a model file holds, and what it takes to run it here",
+            Self::Tokenize => "the tokens of a text",
+            Self::Generate => "an answer, as it comes",
+            Self::Score => "how well a model predicts a text",
+            Self::Bench => "how fast a model runs",
+            Self::Chat => "a conversation in the terminal",
+            Self::Devices => "the GPUs that can be used",
+        }
+    }
+
+    fn details(self) -> &'static str {
+        match self {
+            Self::Info => "It works without a GPU, and then says so.\n",
+            Self::Tokenize => {
+                "TEXT is raw: no template, special tokens parsed, a begin token only where the file asks for one.\n\
+                 JSON: {\"ids\", \"pieces\"}; pieces are the vocabulary's strings.\n"
+            }
+            Self::Generate => {
+                "JSON: {\"text\", \"token_ids\", \"prompt_token_ids\", \"finish_reason\", \"logprobs\" (null if not asked for),\n\
+                 \"prompt_logprobs\" (if asked for), \"timings\": {\"load_ms\", \"prefill_ms\", \"decode_ms\"}, \"device\": {\"name\", \"kind\"}}.\n\
+                 prefill_ms ends with the first token; decode_ms has an entry for each token after it.\n"
+            }
+            Self::Score => {
+                "The mean negative log-likelihood is over the n - 1 tokens that have one before them; perplexity is its\n\
+                 exponential. The context is as large as the text needs, unless --context is given.\n\
+                 JSON: {\"tokens\", \"mean_nll\", \"perplexity\"}.\n"
+            }
+            Self::Bench => {
+                "Every rate counts all sequences together. Prefill lasts until every sequence has its first token; decode counts\n\
+                 the tokens after that moment, over the time after it; total counts all generated tokens over the whole time.\n\
+                 token_ms is the time between a sequence's tokens while all decode, first_token_ms the time from the start to its\n\
+                 first token; percentiles are by nearest rank. Prompts are made-up tokens, sampling is greedy, past end tokens.\n"
+            }
+            Self::Chat => {
+                "Each line of stdin is a message. /new begins anew, /system TEXT does so with a system prompt, /exit or the end of\n\
+                 the input ends.\n"
+            }
+            Self::Devices => "JSON: {\"devices\": [{\"name\", \"backend\", \"kind\"}]}.\n",
+        }
+    }
+
+    /// The option of a name, if the command takes it.
+    pub(super) fn option(self, name: &str) -> Option<&'static OptionSpec> {
+        self.options().find(|option| option.name == name)
+    }
+
+    fn options(self) -> impl Iterator<Item = &'static OptionSpec> {
+        let of = |group: &'static Group| OPTIONS.iter().filter(move |option| option.group == *group);
+        self.groups().iter().flat_map(of)
+    }
+
+    /// What the name of an option could have been meant to be.
+    pub(super) fn nearest_option(self, name: &str) -> Option<&'static str> {
+        nearest(name, self.options().map(|option| option.name))
+    }
+
+    /// What the name of a command could have been meant to be.
+    pub(super) fn nearest(name: &str) -> Option<Self> {
+        let name = nearest(name, Self::ALL.iter().map(|command| command.name()))?;
+        Self::of(name)
+    }
+
+    /// The command of a name.
+    pub(super) fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|command| command.name() == name)
+    }
+}
+
+/// Which commands take an option.
+pub(super) fn takers(name: &str) -> Vec<&'static str> {
+    Command::ALL.iter().filter(|command| command.option(name).is_some()).map(|command| command.name()).collect()
+}
+
+/// A line or two on how to do it right.
+pub(super) fn usage_hint(command: Option<Command>) -> String {
+    match command {
+        Some(command) => {
+            format!("usage: {}; `pagelm {} --help` lists its options", command.usage(), command.name())
+        }
+        None => {
+            let names: Vec<&str> = Command::ALL.iter().map(|command| command.name()).collect();
+            format!("usage: pagelm COMMAND …, one of {}; `pagelm help` tells more", names.join(", "))
+        }
+    }
+}
+
+/// The help text of a command, or of all.
+pub(super) fn help(command: Option<Command>) -> String {
+    let mut text = String::new();
+    let Some(command) = command else {
+        text.push_str(ABOUT);
+        text.push_str("\n\n");
+        for command in Command::ALL {
+            line(&mut text, command.usage(), command.about());
+        }
+        text.push_str(
+            "\n`pagelm COMMAND --help` lists a command's options, `pagelm --version` tells the version.\n\
+             Text goes to stdout, everything else to stderr. Exit codes: 1 where the device failed, 2 for bad input.\n",
+        );
+        return text;
+    };
+    let _ = write!(text, "{}: {}\n\nusage: {}\n\n", command.name(), command.about(), command.usage());
+    for option in command.options() {
+        let form = if option.value.is_empty() {
+            format!("--{}", option.name)
+        } else {
+            format!("--{} {}", option.name, option.value)
+        };
+        line(&mut text, &form, option.help);
+    }
+    text.push('\n');
+    text.push_str(command.details());
+    text
+}
+
+/// What is typed, and what it means: beside it, or below where it is long.
+fn line(text: &mut String, typed: &str, meaning: &str) {
+    let fits = typed.chars().count() <= 32;
+    let _ = if fits { writeln!(text, "  {typed:<32}  {meaning}") } else { writeln!(text, "  {typed}\n      {meaning}") };
+}
+
+/// The candidate that differs by the fewest edits, if those are few.
+fn nearest(name: &str, candidates: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    let measured = candidates.map(|candidate| (edits(name, candidate), candidate));
+    measured.min_by_key(|(n_edits, _)| *n_edits).filter(|(n_edits, found)| *n_edits <= found.len() / 3 + 1).map(|(_, found)| found)
+}
+
+/// Insertions, removals and replacements of characters that make `from` into `to` (Levenshtein 1966).
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_are_counted() {
+        for (from, to, expected) in [("", "", 0), ("", "abc", 3), ("abc", "abc", 0), ("promt", "prompt", 1), ("kitten", "sitting", 3)] {
+            assert_eq!((edits(from, to), edits(to, from)), (expected, expected), "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn a_slip_is_understood_and_nonsense_is_not() {
+        assert_eq!(Command::nearest("genrate"), Some(Command::Generate));
+        assert_eq!(Command::nearest("serve-everything"), None);
+        assert_eq!(Command::Generate.nearest_option("temprature"), Some("temperature"));
+        assert_eq!(Command::Generate.nearest_option("zzzzzzzz"), None);
+    }
+
+    #[test]
+    fn every_option_is_in_the_help_of_its_commands() {
+        for command in Command::ALL {
+            let text = help(Some(command));
+            for option in command.options() {
+                assert!(text.contains(&format!("--{}", option.name)), "{text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The sizes and constants of a model as its file states them, checked.
+
+use crate::format::gguf::Header;
+use crate::format::metadata::MetadataError;
+
+/// Why a file's model cannot be run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// A key of the metadata is missing or of another type.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// An architecture that is not known.
+    #[error("the model's architecture is {found:?}, which pagelm does not run yet; these work: {known}")]
+    Architecture {
+        /// As the file names it.
+        found: String,
+        /// What works.
+        known: String,
+    },
+    /// A size that makes no sense.
+    #[error("the model states {key} = {found}, but {expected}; the file is damaged or of a kind pagelm does not know")]
+    Size {
+        /// The key of the metadata.
+        key: String,
+        /// Its value.
+        found: u64,
+        /// What it should be.
+        expected: String,
+    },
+    /// A tensor is missing.
+    #[error("the file has no tensor {name}, which a model of architecture {architecture} needs; it is incomplete or of another variant")]
+    MissingTensor {
+        /// Its name.
+        name: String,
+        /// For which architecture.
+        architecture: String,
+    },
+    /// A tensor has another shape.
+    #[error("tensor {name} has shape {found:?}, but the model's sizes ask for {expected:?}; the file is damaged or of another variant")]
+    Shape {
+        /// Its name.
+        name: String,
+        /// Innermost first.
+        found: Vec<u64>,
+        /// Innermost first.
+        expected: Vec<u64>,
+    },
+    /// A kind of tensor that does not run yet.
+    #[error("{what} ({found}), which pagelm does not run yet; {help}")]
+    Unsupported {
+        /// What.
+        what: String,
+        /// As the file states it.
+        found: String,
+        /// What would help.
+        help: String,
+    },
+}
+
+/// Sizes and constants of a transformer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// As the file names it.
+    pub architecture: String,
+    /// Layers.
+    pub n_layers: usize,
+    /// Width of the residual stream.
+    pub width: usize,
+    /// Query heads.
+    pub n_heads: usize,
+    /// Key and value heads.
+    pub n_kv_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Width of the MLP.
+    pub mlp_width: usize,
+    /// Words of the vocabulary.
+    pub vocab_size: usize,
+    /// Positions the model was trained for.
+    pub context: usize,
+    /// Base of the rotary frequencies.
+    pub rotary_base: f32,
+    /// Epsilon of the norms.
+    pub norm_epsilon: f32,
+}
+
+/// No model of today has more of anything; a header that says so is damaged.
+const MOST: u64 = 1 << 24;
+
+impl Config {
+    /// Reads and checks the sizes.
+    pub fn from_gguf(header: &Header) -> Result<Self, ModelError> {
+        let metadata = &header.metadata;
+        let architecture = metadata.str("general.architecture")?.to_owned();
+        let key = |name: &str| format!("{architecture}.{name}");
+        let size = |name: &str| -> Result<usize, ModelError> { checked(key(name), metadata.u64(&key(name))?) };
+        let opt_size = |name: &str| -> Result<Option<usize>, ModelError> {
+            metadata.opt_u64(&key(name))?.map(|found| checked(key(name), found)).transpose()
+        };
+        let width = size("embedding_length")?;
+        let n_heads = size("attention.head_count")?;
+        let n_kv_heads = opt_size("attention.head_count_kv")?.unwrap_or(n_heads);
+        if !n_heads.is_multiple_of(n_kv_heads) {
+            let expected = format!("it should divide the {n_heads} query heads");
+            return Err(ModelError::Size { key: key("attention.head_count_kv"), found: n_kv_heads as u64, expected });
+        }
+        let head_dim = match opt_size("attention.key_length")? {
+            Some(head_dim) => head_dim,
+            None if width.is_multiple_of(n_heads) => width / n_heads,
+            None => {
+                let expected = format!("it should divide the width {width}");
+                return Err(ModelError::Size { key: key("attention.head_count"), found: n_heads as u64, expected });
+            }
+        };
+        for (name, what) in [("attention.value_length", "values"), ("rope.dimension_count", "rotated values")] {
+            if let Some(found) = opt_size(name)?
+                && found != head_dim
+            {
+                let found = format!("{} = {found}, head width {head_dim}", key(name));
+                let what = format!("a head with a different number of {what}");
+                return Err(ModelError::Unsupported { what, found, help: "take another model of the family".into() });
+            }
+        }
+        if let Some(scaling) = metadata.opt_str(&key("rope.scaling.type"))?
+            && scaling != "none"
+        {
+            let help = "take a model of the family with its original context length".into();
+            let what = "a scaled rotary embedding".into();
+            return Err(ModelError::Unsupported { what, found: format!("{} = {scaling}", key("rope.scaling.type")), help });
+        }
+        let vocab_size = metadata.strings("tokenizer.ggml.tokens")?.len();
+        Ok(Self {
+            n_layers: size("block_count")?,
+            width,
+            n_heads,
+            n_kv_heads,
+            head_dim,
+            mlp_width: size("feed_forward_length")?,
+            vocab_size,
+            context: size("context_length")?,
+            rotary_base: metadata.opt_f32(&key("rope.freq_base"))?.unwrap_or(10000.0),
+            norm_epsilon: metadata.f32(&key("attention.layer_norm_rms_epsilon"))?,
+            architecture,
+        })
+    }
+
+    /// base^(−2i / head_dim), in f32 as the models were trained with: (head_dim / 2)
+    pub fn rotary_frequencies(&self) -> Vec<f32> {
+        let exponent = |i: usize| (2 * i) as f32 / self.head_dim as f32;
+        (0..self.head_dim / 2).map(|i| 1.0 / self.rotary_base.powf(exponent(i))).collect()
+    }
+}
+
+fn checked(key: String, found: u64) -> Result<usize, ModelError> {
+    if (1..=MOST).contains(&found) {
+        Ok(found as usize)
+    } else {
+        Err(ModelError::Size { key, found, expected: format!("it should lie between 1 and {MOST}") })
+    }
+}

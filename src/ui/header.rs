@@ -1,0 +1,73 @@
+//! The bar at the top: what this is, which model answers, and the way to the settings.
+
+use leptos::prelude::*;
+
+use super::{
+    screen::Screen,
+    state::{Part, State},
+};
+
+/// The bar. Its model button opens and closes the picker, which stays open while there is no model.
+#[component]
+pub(crate) fn Header(
+    models_open: RwSignal<bool>,
+    models_shown: Memo<bool>,
+    settings_open: RwSignal<bool>,
+) -> impl IntoView {
+    let screen = Screen::expect();
+    let model_name = move || screen.read(Part::Models, model_name);
+    let model_class = move || {
+        screen.read(Part::Models, |state| {
+            let light = match (&state.loading, &state.model) {
+                (Some(_), _) => "busy",
+                (None, Some(_)) => "on",
+                (None, None) => "off",
+            };
+            format!("model-button {light}")
+        })
+    };
+    let expanded = |open: bool| if open { "true" } else { "false" };
+
+    view! {
+        <header class="header">
+            <h1 class="brand">
+                <svg viewBox="0 0 24 24" aria-hidden="true">
+                    <path class="leaf" d="M6 2.5h8.2L19 7.3V19a2.5 2.5 0 0 1-2.5 2.5H6A2.5 2.5 0 0 1 3.5 19V5A2.5 2.5 0 0 1 6 2.5Z" />
+                    <path class="lines" d="M7.5 10.5h7.5M7.5 14h5" />
+                    <circle class="caret" cx="15.4" cy="17.2" r="1.3" />
+                </svg>
+                "pagelm"
+            </h1>
+            <button
+                type="button"
+                class=model_class
+                aria-controls="models"
+                aria-expanded=move || expanded(models_shown.get())
+                on:click=move |_| models_open.update(|open| *open = !*open)
+            >
+                <span class="light" aria-hidden="true"></span>
+                <span class="visually-hidden">"Model: "</span>
+                <span class="model-name">{model_name}</span>
+            </button>
+            <button
+                type="button"
+                class="quiet"
+                id="settings-button"
+                aria-controls="settings"
+                aria-expanded=move || expanded(settings_open.get())
+                on:click=move |_| settings_open.update(|open| *open = !*open)
+            >
+                "Settings"
+            </button>
+        </header>
+    }
+}
+
+/// What the model button says.
+fn model_name(state: &State) -> String {
+    match (&state.loading, &state.model) {
+        (Some(loading), _) => format!("Loading {}", loading.name),
+        (None, Some(model)) => model.name.clone(),
+        (None, None) => "No model yet".to_owned(),
+    }
+}

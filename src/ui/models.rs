@@ -1,0 +1,188 @@
+//! The model picker: what is on offer, a file of one's own, and how far a load is.
+
+use leptos::{ev, html, prelude::*};
+
+use super::{
+    catalogue::Offer,
+    progress::Progress,
+    screen::Screen,
+    state::{Loaded, Part},
+    words,
+};
+
+/// The picker; it stays in the page while hidden, so that a chosen file is not lost.
+#[component]
+pub(crate) fn Models(shown: Memo<bool>) -> impl IntoView {
+    let screen = Screen::expect();
+    let offers = move || screen.read(Part::Models, |state| state.offers.clone());
+    let title = move || {
+        let ready = screen.read(Part::Models, |state| state.model.is_some());
+        if ready { "Models" } else { "Choose a model" }
+    };
+    view! {
+        <section id="models" class="models" aria-labelledby="models-title" hidden=move || !shown.get()>
+            <h2 id="models-title">{title}</h2>
+            <p class="lead">
+                "It is loaded into this page and runs on your device. What you write never leaves it."
+            </p>
+            <ul class="offers">
+                <ForEnumerate
+                    each=offers
+                    key=|offer| offer.url.clone()
+                    children=move |offer_idx, offer| {
+                        view! { <OfferCard offer offer_idx /> }
+                    }
+                />
+            </ul>
+            <OpenFile />
+            <LoadProgress />
+            <Answering />
+        </section>
+    }
+}
+
+/// One offered model and the button that loads it.
+#[component]
+fn OfferCard(offer: Offer, offer_idx: ReadSignal<usize>) -> impl IntoView {
+    let screen = Screen::expect();
+    let name = offer.name.clone();
+    let loaded = Memo::new(move |_| {
+        screen.read(Part::Models, |state| state.model.as_ref().is_some_and(|model| model.name == name))
+    });
+    let loading = move || screen.read(Part::Models, |state| state.loading.is_some());
+    let about = format!("{} · {} · {}", words::bytes(offer.n_bytes), offer.quantization, offer.license);
+    view! {
+        <li class="offer">
+            <div>
+                <p class="offer-name">{offer.name.clone()}</p>
+                <p class="offer-about">{about}</p>
+            </div>
+            <button
+                type="button"
+                class=move || if loaded.get() { "quiet" } else { "primary" }
+                disabled=loading
+                aria-label=move || {
+                    format!("{} {}", if loaded.get() { "Load again:" } else { "Load" }, offer.name)
+                }
+                on:click=move |_| screen.load_offer(offer_idx.get_untracked())
+            >
+                {move || if loaded.get() { "Load again" } else { "Load" }}
+            </button>
+        </li>
+    }
+}
+
+/// The way to a file of one's own.
+#[component]
+fn OpenFile() -> impl IntoView {
+    let screen = Screen::expect();
+    let input = NodeRef::<html::Input>::new();
+    let loading = move || screen.read(Part::Models, |state| state.loading.is_some());
+    let chosen = move |_: ev::Event| {
+        let Some(input) = input.get_untracked() else { return };
+        if let Some(file) = input.files().and_then(|files| files.get(0)) {
+            screen.load_file(file);
+        }
+        // The same file may be chosen again.
+        input.set_value("");
+    };
+    view! {
+        <p class="open-file">
+            <label class="file-button">
+                "Open a .gguf file"
+                <input
+                    type="file"
+                    class="visually-hidden"
+                    accept=".gguf"
+                    node_ref=input
+                    disabled=loading
+                    on:change=chosen
+                />
+            </label>
+            <span>"or drop one anywhere on this page"</span>
+        </p>
+    }
+}
+
+/// How far the load is; nothing while none is on its way.
+#[component]
+fn LoadProgress() -> impl IntoView {
+    let screen = Screen::expect();
+    let loading = Memo::new(move |_| screen.read(Part::Models, |state| state.loading.is_some()));
+    let with_progress = move |read: fn(&Progress) -> String| {
+        screen.read(Part::Loading, |state| {
+            state.loading.as_ref().map_or_else(String::new, |loading| read(&loading.progress))
+        })
+    };
+    let stage = Memo::new(move |_| with_progress(|progress| progress.stage.clone()));
+    let fraction = move || {
+        screen.read(Part::Loading, |state| {
+            state
+                .loading
+                .as_ref()
+                .and_then(|loading| loading.progress.fraction())
+                .map(|done| done.to_string())
+        })
+    };
+    view! {
+        <Show when=move || loading.get()>
+            <div class="load">
+                <p class="load-stage" role="status">{move || stage.get()}</p>
+                <progress aria-label="Loading the model" max="1" value=fraction></progress>
+                <p class="load-numbers">{move || with_progress(progress_words)}</p>
+            </div>
+        </Show>
+    }
+}
+
+/// Bytes, rate and time left, as far as they are known.
+fn progress_words(progress: &Progress) -> String {
+    let mut words = Vec::new();
+    if progress.total_bytes > 0 {
+        words.push(format!(
+            "{} of {}",
+            words::bytes(progress.done_bytes),
+            words::bytes(progress.total_bytes)
+        ));
+    } else if progress.done_bytes > 0 {
+        words.push(words::bytes(progress.done_bytes));
+    }
+    if let Some(bytes_per_sec) = progress.bytes_per_sec() {
+        words.push(format!("{}/s", words::bytes(bytes_per_sec as u64)));
+    }
+    words.extend(progress.secs_left().map(words::time_left));
+    words.join(" · ")
+}
+
+/// What the model that answers is; nothing without one.
+#[component]
+fn Answering() -> impl IntoView {
+    let screen = Screen::expect();
+    let facts = move || screen.read(Part::Models, |state| state.model.as_ref().map(facts));
+    view! {
+        {move || {
+            facts()
+                .map(|facts| {
+                    let rows = facts
+                        .into_iter()
+                        .map(|(term, value)| view! { <div><dt>{term}</dt><dd>{value}</dd></div> })
+                        .collect_view();
+                    view! {
+                        <h3 class="facts-title">"Answering now"</h3>
+                        <dl class="facts">{rows}</dl>
+                    }
+                })
+        }}
+    }
+}
+
+fn facts(model: &Loaded) -> [(&'static str, String); 5] {
+    let info = &model.info;
+    [
+        ("Model", info.name.clone()),
+        ("Kind", format!("{}, {} layers", info.architecture, info.n_layers)),
+        ("Parameters", words::parameters(info.n_parameters)),
+        ("File", words::bytes(info.file_bytes)),
+        ("Weights on the device", words::bytes(info.weight_bytes)),
+    ]
+}

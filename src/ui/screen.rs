@@ -1,0 +1,242 @@
+//! The state as components see it: they read a part and are run again when that part changed.
+//!
+//! Everything a person or the engine does goes through here to [`State`]. Parts that change with every token are
+//! announced once a frame, however many tokens come.
+
+use std::{collections::HashMap, ops::ControlFlow, rc::Rc, time::Duration};
+
+use gloo_net::http;
+use leptos::prelude::*;
+use wasm_bindgen::JsValue;
+use web_sys::{File, Storage};
+
+use super::{
+    catalogue,
+    preferences::Preferences,
+    state::{Engine, Part, State},
+    turn::TurnId,
+};
+use crate::{
+    client::{Client, Incoming},
+    protocol::{GenerateOptions, ModelSource, Request},
+};
+
+/// Where settings are kept in the browser.
+const PREFERENCES_KEY: &str = "pagelm.preferences";
+/// How often a page that nobody sees catches up; browsers give it no frames.
+const HIDDEN_PERIOD: Duration = Duration::from_millis(250);
+
+/// A handle on the state, for every component.
+#[derive(Clone, Copy)]
+pub(crate) struct Screen {
+    state: StoredValue<State>,
+    triggers: StoredValue<HashMap<Part, ArcTrigger>>,
+    /// Parts to announce with the next frame.
+    due: StoredValue<Vec<Part>>,
+    client: StoredValue<Rc<Client>, LocalStorage>,
+}
+
+impl Screen {
+    /// A screen that hears the client, for all components below.
+    pub(crate) fn provide(client: Rc<Client>) -> Self {
+        let kept = storage().and_then(|storage| storage.get_item(PREFERENCES_KEY).ok().flatten());
+        let preferences = kept.map_or_else(Preferences::default, |text| Preferences::from_json(&text));
+        let screen = Self {
+            state: StoredValue::new(State::new(preferences)),
+            triggers: StoredValue::new(HashMap::new()),
+            due: StoredValue::new(Vec::new()),
+            client: StoredValue::new_local(client.clone()),
+        };
+        client.listen(move |incoming| {
+            screen.hear(incoming);
+            ControlFlow::Continue(())
+        });
+        client.restart();
+        leptos::task::spawn_local(async move {
+            let offers = fetch_catalogue().await.and_then(|text| catalogue::parse(&text));
+            screen.change(|state| state.offer(offers));
+        });
+        provide_context(screen);
+        screen
+    }
+
+    /// The screen that [`Screen::provide`] made.
+    pub(crate) fn expect() -> Self {
+        expect_context()
+    }
+
+    /// Reads the state; what reads runs again when that part changed.
+    pub(crate) fn read<T>(self, part: Part, read: impl FnOnce(&State) -> T) -> T {
+        let known = self.triggers.with_value(|triggers| triggers.get(&part).cloned());
+        let trigger = known.unwrap_or_else(|| {
+            let trigger = ArcTrigger::new();
+            self.triggers.update_value(|triggers| _ = triggers.insert(part, trigger.clone()));
+            trigger
+        });
+        trigger.track();
+        self.state.with_value(read)
+    }
+
+    /// Reads the state once.
+    pub(crate) fn peek<T>(self, read: impl FnOnce(&State) -> T) -> T {
+        self.state.with_value(read)
+    }
+
+    /// Changes the state and announces what changed.
+    pub(crate) fn change<T>(self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut result = None;
+        let mut changed = Vec::new();
+        self.state.update_value(|state| {
+            result = Some(change(state));
+            changed = state.take_changed();
+        });
+        let (with_frame, at_once): (Vec<_>, Vec<_>) = changed
+            .into_iter()
+            .partition(|part| matches!(part, Part::Turn(_) | Part::Status | Part::Loading));
+        self.announce_with_frame(with_frame);
+        self.announce(&at_once);
+        result.expect("a change ran")
+    }
+
+    /// Asks for an offered model.
+    pub(crate) fn load_offer(self, offer_idx: usize) {
+        let offer = self.peek(|state| state.offers.get(offer_idx).cloned());
+        if let Some(offer) = offer {
+            let source = ModelSource::Url { url: offer.url };
+            self.load(&offer.name, source, Some(offer.options), &[]);
+        }
+    }
+
+    /// Asks for a file of the person's own; its bytes stay where they are.
+    pub(crate) fn load_file(self, file: File) {
+        let name = file.name();
+        let source = ModelSource::Attachment { index: 0, name: name.clone() };
+        self.load(&name, source, None, &[file.into()]);
+    }
+
+    fn load(
+        self,
+        name: &str,
+        source: ModelSource,
+        defaults: Option<GenerateOptions>,
+        attachments: &[JsValue],
+    ) {
+        let lost = self.peek(|state| state.engine == Engine::Lost);
+        let client = self.client.get_value();
+        let request = self.change(|state| state.load(name, source, defaults));
+        if lost {
+            client.restart();
+        }
+        client.send(&request, attachments);
+    }
+
+    /// Sends the person's text; says whether it was taken.
+    pub(crate) fn submit(self, text: &str) -> bool {
+        let client = self.client.get_value();
+        let request = self.change(|state| state.submit(text, client.next_request()));
+        let taken = request.is_some();
+        self.send(request);
+        taken
+    }
+
+    /// Stops the answer on its way.
+    pub(crate) fn stop(self) {
+        self.send(self.change(State::stop));
+    }
+
+    /// Forgets the conversation.
+    pub(crate) fn new_chat(self) {
+        self.triggers.update_value(|triggers| triggers.retain(|part, _| !matches!(part, Part::Turn(_))));
+        self.send(self.change(State::new_chat));
+    }
+
+    /// Changes what the person set, and keeps it.
+    pub(crate) fn edit(self, edit: impl FnOnce(&mut Preferences)) {
+        self.change(|state| state.edit(edit));
+        if let Some(storage) = storage() {
+            // A full or forbidden storage only means that the next visit starts anew.
+            let _ = storage.set_item(PREFERENCES_KEY, &self.peek(|state| state.preferences.to_json()));
+        }
+    }
+
+    /// The turns there are, oldest first.
+    pub(crate) fn turn_ids(self) -> Vec<TurnId> {
+        self.read(Part::Turns, |state| state.turns.iter().map(|turn| turn.id).collect())
+    }
+
+    fn send(self, request: Option<Request>) {
+        if let Some(request) = request {
+            self.client.get_value().send(&request, &[]);
+        }
+    }
+
+    fn hear(self, incoming: &Incoming) {
+        self.change(|state| match incoming {
+            Incoming::Event(event) => state.apply(event.clone(), now_ms()),
+            Incoming::Lost(sentence) => state.lose_engine(sentence.clone()),
+        });
+    }
+
+    fn announce(self, parts: &[Part]) {
+        // Cloned out first: what is notified may read, and so add a trigger.
+        let triggers: Vec<ArcTrigger> = self
+            .triggers
+            .with_value(|triggers| parts.iter().filter_map(|part| triggers.get(part).cloned()).collect());
+        for trigger in triggers {
+            trigger.notify();
+        }
+    }
+
+    fn announce_with_frame(self, parts: Vec<Part>) {
+        if parts.is_empty() {
+            return;
+        }
+        let mut first = false;
+        self.due.update_value(|due| {
+            first = due.is_empty();
+            for part in parts {
+                if !due.contains(&part) {
+                    due.push(part);
+                }
+            }
+        });
+        if !first {
+            return;
+        }
+        let announce_due = move || {
+            let mut due = Vec::new();
+            self.due.update_value(|waiting| due.append(waiting));
+            self.announce(&due);
+        };
+        if document().hidden() {
+            set_timeout(announce_due, HIDDEN_PERIOD);
+        } else {
+            request_animation_frame(announce_due);
+        }
+    }
+}
+
+/// Milliseconds since the page was opened.
+fn now_ms() -> f64 {
+    window().performance().map_or(0.0, |performance| performance.now())
+}
+
+/// The browser's storage, where it allows one.
+fn storage() -> Option<Storage> {
+    window().local_storage().ok().flatten()
+}
+
+/// The text of the list of models. The error is a sentence.
+async fn fetch_catalogue() -> Result<String, String> {
+    let url = catalogue::CATALOGUE_URL;
+    let sentence = |cause: String| {
+        format!(
+            "The list of models, {url}, could not be fetched ({cause}); a .gguf file of your own can be opened."
+        )
+    };
+    let response = http::Request::get(url).send().await.map_err(|error| sentence(error.to_string()))?;
+    if !response.ok() {
+        return Err(sentence(format!("status {}", response.status())));
+    }
+    response.text().await.map_err(|error| sentence(error.to_string()))
+}

@@ -1,0 +1,299 @@
+//! Every event and every intent, told as a person would: what they did, what came, what the screen shows.
+
+use super::*;
+use crate::protocol::{DeviceKind, KvType, TokenLogprob, Usage};
+
+fn info(name: &str) -> ModelInfo {
+    ModelInfo {
+        name: name.to_owned(),
+        architecture: "llama".to_owned(),
+        n_parameters: 135_000_000,
+        file_bytes: 98,
+        weight_bytes: 98,
+        context: 4096,
+        kv_tokens: 4096,
+        kv_bytes: 1,
+        kv_note: None,
+        device_name: "Test".to_owned(),
+        device_kind: DeviceKind::Software,
+        n_layers: 30,
+        vocab_size: 49152,
+    }
+}
+
+fn url() -> ModelSource {
+    ModelSource::Url { url: "models/tiny.gguf".to_owned() }
+}
+
+fn tokens(request: RequestId, text: &str, ids: &[u32]) -> Event {
+    Event::Tokens { request, text: text.to_owned(), ids: ids.to_vec(), logprobs: Vec::new() }
+}
+
+fn finished(request: RequestId, reason: FinishReason) -> Event {
+    let usage = Usage { prompt_tokens: 12, generated_tokens: 3, prefill_ms: 10.0, decode_ms: 1000.0 };
+    Event::Finished { request, reason, usage }
+}
+
+fn failed(request: Option<RequestId>, error: &str) -> Event {
+    Event::Failed { request, error: error.to_owned() }
+}
+
+/// A screen on which the model "Tiny" answers.
+fn ready() -> State {
+    let mut state = State::new(Preferences::default());
+    state.apply(Event::Welcome { version: VERSION }, 0.0);
+    state.load("Tiny", url(), None);
+    state.apply(Event::Ready { model: info("tiny") }, 1.0);
+    state.take_changed();
+    state
+}
+
+/// The same, with the answer to request 1 on its way.
+fn asked(text: &str) -> State {
+    let mut state = ready();
+    assert!(state.submit(text, 1).is_some());
+    state.take_changed();
+    state
+}
+
+/// The roles and texts of a request's conversation.
+fn conversation(request: Option<Request>) -> Vec<(String, String)> {
+    let Some(Request::Generate { prompt: Prompt::Chat { messages, .. }, .. }) = request else {
+        panic!("no chat: {request:?}")
+    };
+    messages.iter().map(|message| (message.role.clone(), message.joined_text())).collect()
+}
+
+fn pairs(turns: &[(&str, &str)]) -> Vec<(String, String)> {
+    turns.iter().map(|&(role, text)| (role.to_owned(), text.to_owned())).collect()
+}
+
+fn texts(state: &State) -> Vec<&str> {
+    state.turns.iter().map(|turn| turn.text.as_str()).collect()
+}
+
+fn notices(state: &State) -> Vec<&str> {
+    state.notices.iter().map(|notice| notice.text.as_str()).collect()
+}
+
+#[test]
+fn a_model_loads() {
+    let mut state = State::new(Preferences::default());
+    assert_eq!(state.engine, Engine::Starting);
+    state.apply(Event::Welcome { version: VERSION }, 0.0);
+    assert_eq!(state.engine, Engine::Running);
+
+    state.edit(|preferences| preferences.load.kv = KvType::F32);
+    let greedy = GenerateOptions { temperature: 0.0, ..default_options() };
+    let Request::Load { source, options } = state.load("Tiny", url(), Some(greedy.clone())) else { panic!() };
+    assert_eq!((source, options.kv), (url(), KvType::F32));
+    state.take_changed();
+
+    let report = |done_bytes| Event::Loading { stage: "Fetching".to_owned(), done_bytes, total_bytes: 100 };
+    state.apply(report(0), 0.0);
+    state.apply(report(50), 1000.0);
+    let progress = &state.loading.as_ref().unwrap().progress;
+    assert_eq!((progress.fraction(), progress.secs_left()), (Some(0.5), Some(1.0)));
+    assert_eq!(state.take_changed(), [Part::Loading]);
+
+    state.apply(Event::Ready { model: info("tiny") }, 2000.0);
+    assert_eq!(state.loading, None);
+    assert_eq!(state.model.as_ref().unwrap().name, "Tiny");
+    assert_eq!(state.preferences.options(), &greedy);
+    assert_eq!(state.obstacle(), None);
+}
+
+#[test]
+fn the_first_offers_options_show_before_a_load() {
+    let offers = super::super::catalogue::parse(include_str!("../../../www/models.json"));
+    let mut state = State::new(Preferences::default());
+    state.offer(offers.clone());
+    assert_eq!(state.preferences.options().temperature, 0.0);
+
+    let mut state = ready();
+    state.offer(offers);
+    assert_eq!(state.preferences.options(), &default_options(), "a loaded model keeps its own");
+
+    state.offer(Err("No list.".to_owned()));
+    assert_eq!(notices(&state), ["No list."]);
+}
+
+#[test]
+fn a_failed_load_keeps_the_old_model_unless_it_is_gone() {
+    for unloaded in [false, true] {
+        let mut state = ready();
+        state.load("Broken", url(), None);
+        state.apply(Event::LoadFailed { error: "The file is truncated.".to_owned(), unloaded }, 0.0);
+        assert_eq!((state.loading.is_none(), state.model.is_none()), (true, unloaded));
+        assert_eq!(notices(&state), ["The file is truncated."]);
+        assert_eq!(state.preferences.model(), "Tiny");
+    }
+}
+
+#[test]
+fn an_answer_streams() {
+    let mut state = asked("Hi");
+    state.apply(Event::Started { request: 1, prompt_tokens: 12 }, 0.0);
+    state.apply(Event::Prefilling { request: 1, done_tokens: 6, total_tokens: 12 }, 0.0);
+    assert_eq!(state.turns[1].stage, Stage::Reading { done_tokens: 6, total_tokens: 12 });
+    state.take_changed();
+
+    state.apply(tokens(1, "Hel", &[1]), 1000.0);
+    state.apply(tokens(1, "", &[2]), 1500.0);
+    state.apply(tokens(1, "lo", &[3]), 2000.0);
+    let answer_id = state.turns[1].id;
+    assert_eq!(state.take_changed(), [Part::Turn(answer_id), Part::Status], "a token touches nothing else");
+    assert_eq!((texts(&state), state.turns[1].stage), (vec!["Hi", "Hello"], Stage::Growing));
+    let tally = state.tally.unwrap();
+    assert_eq!((tally.context_tokens(), tally.tokens_per_sec()), (15, Some(2.0)));
+
+    state.apply(finished(1, FinishReason::Stop), 2000.0);
+    assert_eq!(state.turns[1].stage, Stage::Done(FinishReason::Stop));
+    assert_eq!((state.answering, state.obstacle()), (None, None));
+}
+
+#[test]
+fn the_system_prompt_stands_first_unless_it_is_empty() {
+    for (system_prompt, expected) in [
+        ("", &[("user", "Hi")][..]),
+        (" \n", &[("user", "Hi")]),
+        ("Be brief.", &[("system", "Be brief."), ("user", "Hi")]),
+    ] {
+        let mut state = ready();
+        state.edit(|preferences| system_prompt.clone_into(&mut preferences.system_prompt));
+        assert_eq!(conversation(state.submit("Hi", 1)), pairs(expected));
+    }
+}
+
+#[test]
+fn a_stopped_answer_stays_and_is_told_to_the_next() {
+    let mut state = asked("Tell me a story");
+    state.apply(tokens(1, "Once upon", &[1, 2]), 0.0);
+    assert_eq!(state.stop(), Some(Request::Cancel { request: 1 }));
+    assert!(state.answering.unwrap().stopping);
+    assert_eq!(state.stop(), None, "once is enough");
+
+    state.apply(tokens(1, " a", &[3]), 1.0);
+    state.apply(finished(1, FinishReason::Cancelled), 2.0);
+    assert_eq!(state.turns[1].stage, Stage::Done(FinishReason::Cancelled));
+    assert_eq!(state.stop(), None, "nothing runs");
+    let expected = [("user", "Tell me a story"), ("assistant", "Once upon a"), ("user", "Go on")];
+    assert_eq!(conversation(state.submit("Go on", 2)), pairs(&expected));
+}
+
+#[test]
+fn a_new_chat_forgets_and_cancels() {
+    let mut state = asked("Hi");
+    state.apply(tokens(1, "Hel", &[1]), 0.0);
+    assert_eq!(state.new_chat(), Some(Request::Cancel { request: 1 }));
+    state.take_changed();
+    for late in [tokens(1, "lo", &[2]), finished(1, FinishReason::Cancelled), failed(Some(1), "Late.")] {
+        state.apply(late, 1.0);
+    }
+    assert_eq!((state.take_changed(), state.turns.len(), state.tally), (vec![], 0, None));
+    assert_eq!(state.new_chat(), None);
+    assert_eq!(conversation(state.submit("Again", 2)), pairs(&[("user", "Again")]));
+}
+
+#[test]
+fn a_request_that_fails_at_once_gives_its_text_back() {
+    let mut state = asked("A long question");
+    state.apply(failed(Some(1), "The prompt is longer than the context."), 0.0);
+    assert_eq!((state.turns.len(), state.answering, state.tally), (0, None, None));
+    assert_eq!(notices(&state), ["The prompt is longer than the context."]);
+    assert_eq!(state.take_returned().as_deref(), Some("A long question"));
+    assert_eq!(state.take_returned(), None);
+    assert_eq!(state.obstacle(), None);
+}
+
+#[test]
+fn a_request_that_fails_midway_keeps_what_came() {
+    let mut state = asked("Hi");
+    state.apply(tokens(1, "Hel", &[1]), 0.0);
+    state.apply(failed(Some(1), "The device was lost."), 0.0);
+    assert_eq!((texts(&state), state.turns[1].stage), (vec!["Hi", "Hel"], Stage::Broken));
+    assert_eq!(state.take_returned(), None);
+}
+
+#[test]
+fn a_lost_engine_ends_everything_and_a_load_revives_it() {
+    let mut state = asked("Hi");
+    state.load("Other", url(), None);
+    state.lose_engine("The engine stopped.".to_owned());
+    assert_eq!(state.engine, Engine::Lost);
+    assert_eq!((state.loading.is_none(), state.model.is_none(), state.answering), (true, true, None));
+    assert_eq!(state.take_returned().as_deref(), Some("Hi"));
+    assert!(state.obstacle().unwrap().contains("Load a model"));
+
+    state.lose_engine("The engine stopped.".to_owned());
+    assert_eq!(notices(&state), ["The engine stopped."], "said once");
+
+    state.load("Tiny", url(), None);
+    assert_eq!(state.engine, Engine::Starting);
+    state.apply(Event::Welcome { version: VERSION }, 0.0);
+    state.apply(Event::Ready { model: info("tiny") }, 0.0);
+    assert!(state.submit("Hi", 2).is_some());
+}
+
+#[test]
+fn an_engine_of_another_build_is_refused() {
+    let mut state = ready();
+    state.apply(Event::Welcome { version: VERSION + 1 }, 0.0);
+    assert_eq!(state.engine, Engine::Foreign);
+    assert!(notices(&state)[0].contains("reload"), "{:?}", state.notices);
+    assert!(state.obstacle().unwrap().contains("Reload"));
+    assert_eq!(state.submit("Hi", 1), None);
+}
+
+#[test]
+fn nothing_is_sent_past_an_obstacle() {
+    let mut state = State::new(Preferences::default());
+    assert!(state.obstacle().unwrap().contains("Load a model"));
+    state.load("Tiny", url(), None);
+    assert!(state.obstacle().unwrap().contains("loading"));
+    assert_eq!(state.submit("Hi", 1), None);
+    state.apply(Event::Ready { model: info("tiny") }, 0.0);
+    assert_eq!(state.submit(" \n", 1), None);
+    assert!(state.submit("Hi", 1).is_some());
+    assert!(state.obstacle().unwrap().contains("stop"));
+    assert_eq!(state.submit("Hi", 2), None);
+    assert_eq!(texts(&state), ["Hi", ""]);
+}
+
+#[test]
+fn others_events_change_nothing() {
+    let mut state = asked("Hi");
+    let logprob = TokenLogprob { id: 1, text: "a".to_owned(), logprob: -1.0, top: Vec::new() };
+    for event in [
+        Event::Started { request: 9, prompt_tokens: 1 },
+        Event::Prefilling { request: 9, done_tokens: 1, total_tokens: 2 },
+        tokens(9, "x", &[1]),
+        finished(9, FinishReason::Stop),
+        failed(Some(9), "Not ours."),
+        Event::PromptLogprobs { request: 1, tokens: vec![None, Some(logprob)] },
+        Event::Tokenized { request: 9, text: String::new(), ids: vec![], pieces: vec![] },
+        Event::Loading { stage: "Fetching".to_owned(), done_bytes: 1, total_bytes: 2 },
+    ] {
+        state.apply(event, 0.0);
+    }
+    assert_eq!((state.take_changed(), texts(&state)), (vec![], vec!["Hi", ""]));
+}
+
+#[test]
+fn a_model_that_comes_unasked_is_shown() {
+    let mut state = State::new(Preferences::default());
+    state.apply(Event::Ready { model: info("tiny") }, 0.0);
+    assert_eq!((state.model.as_ref().unwrap().name.as_str(), state.obstacle()), ("tiny", None));
+}
+
+#[test]
+fn notices_are_dismissed_and_few() {
+    let mut state = ready();
+    for text in ["1", "2", "3", "4", "5", "5"] {
+        state.apply(failed(None, text), 0.0);
+    }
+    assert_eq!(notices(&state), ["2", "3", "4", "5"]);
+    state.dismiss(state.notices[1].id);
+    state.dismiss(12345);
+    assert_eq!(notices(&state), ["2", "4", "5"]);
+}

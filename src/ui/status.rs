@@ -1,0 +1,89 @@
+//! One quiet line about speed, counts and where it runs, with a plain warning where that is slow.
+
+use leptos::prelude::*;
+
+use super::{
+    screen::Screen,
+    state::{Part, State},
+    words,
+};
+use crate::protocol::{DeviceKind, ModelInfo};
+
+/// The status line; empty before a model is there.
+#[component]
+pub(crate) fn Status() -> impl IntoView {
+    let screen = Screen::expect();
+    let model = Memo::new(move |_| {
+        screen.read(Part::Models, |state| state.model.as_ref().map(|model| model.info.clone()))
+    });
+    view! {
+        <footer class="status" aria-label="Status">
+            {move || {
+                model
+                    .get()
+                    .map(|info| {
+                        let warning = warning(&info);
+                        view! {
+                            <Counts context=info.context />
+                            <p class="where">{place(&info)}</p>
+                            {warning.map(|warning| view! { <p class="warning">{warning}</p> })}
+                            {info.kv_note.map(|note| view! { <p class="warning">{note}</p> })}
+                        }
+                    })
+            }}
+        </footer>
+    }
+}
+
+/// Speed and counts of the last answer, and how full the context is.
+#[component]
+fn Counts(context: u32) -> impl IntoView {
+    let screen = Screen::expect();
+    let used = move || screen.read(Part::Status, context_tokens);
+    let numbers = move || screen.read(Part::Status, numbers);
+    view! {
+        <p class="counts">
+            {move || {
+                numbers().into_iter().map(|number| view! { <span>{number}</span> }).collect_view()
+            }}
+            <span class="context">
+                <meter aria-label="Context used" min="0" max=context value=used></meter>
+                {move || {
+                    format!("context {} of {}", words::count(used().into()), words::count(context.into()))
+                }}
+            </span>
+        </p>
+    }
+}
+
+fn context_tokens(state: &State) -> u32 {
+    state.tally.map_or(0, |tally| tally.context_tokens())
+}
+
+fn numbers(state: &State) -> Vec<String> {
+    let Some(tally) = state.tally else { return Vec::new() };
+    let mut numbers: Vec<String> = tally.tokens_per_sec().map(words::speed).into_iter().collect();
+    numbers.push(format!("prompt {}", words::count(tally.prompt_tokens.into())));
+    numbers.push(format!("generated {}", words::count(tally.generated_tokens.into())));
+    numbers
+}
+
+/// Where it runs and what the KV cache takes.
+fn place(info: &ModelInfo) -> String {
+    let kind = match info.device_kind {
+        DeviceKind::Gpu => "GPU",
+        DeviceKind::Software => "software",
+        DeviceKind::Cpu => "processor",
+    };
+    let (n_tokens, n_bytes) = (words::count(info.kv_tokens.into()), words::bytes(info.kv_bytes));
+    format!("{} ({kind}) · KV cache {n_tokens} tokens, {n_bytes}", info.device_name)
+}
+
+fn warning(info: &ModelInfo) -> Option<&'static str> {
+    match info.device_kind {
+        DeviceKind::Software => Some(
+            "No graphics processor is used here: the processor imitates one, so answers are right but slow.",
+        ),
+        DeviceKind::Gpu | DeviceKind::Cpu => None,
+    }
+}

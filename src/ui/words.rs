@@ -1,0 +1,100 @@
+//! Numbers as a person reads them.
+
+/// Bytes in decimal units, such as `98.4 MB`.
+pub(crate) fn bytes(n_bytes: u64) -> String {
+    let mut value = n_bytes as f64;
+    for unit in ["B", "kB", "MB", "GB"] {
+        if value < 999.5 {
+            let decimals = if value < 99.95 && unit != "B" { 1 } else { 0 };
+            return format!("{value:.decimals$} {unit}");
+        }
+        value /= 1000.0;
+    }
+    format!("{value:.1} TB")
+}
+
+/// How long something still takes, such as `8 s left` or `2 min 5 s left`.
+pub(crate) fn time_left(secs: f64) -> String {
+    let secs = secs.max(0.0).ceil();
+    if secs < 60.0 {
+        format!("{secs} s left")
+    } else if secs < 3600.0 {
+        format!("{} min {} s left", (secs / 60.0).floor(), secs % 60.0)
+    } else {
+        format!("{} h {} min left", (secs / 3600.0).floor(), ((secs % 3600.0) / 60.0).floor())
+    }
+}
+
+/// Tokens a second, with one decimal below a hundred.
+pub(crate) fn speed(tokens_per_sec: f64) -> String {
+    let decimals = if tokens_per_sec < 99.95 { 1 } else { 0 };
+    format!("{tokens_per_sec:.decimals$} tok/s")
+}
+
+/// A count with thin spaces between its thousands.
+pub(crate) fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut grouped = String::with_capacity(digits.len() * 2);
+    for (digit_idx, digit) in digits.chars().enumerate() {
+        if digit_idx > 0 && (digits.len() - digit_idx).is_multiple_of(3) {
+            grouped.push('\u{202f}');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// How many parameters a model has, such as `135 M`.
+pub(crate) fn parameters(n_parameters: u64) -> String {
+    match n_parameters {
+        0..1_000_000 => count(n_parameters),
+        1_000_000..1_000_000_000 => format!("{:.0} M", n_parameters as f64 / 1e6),
+        _ => format!("{:.1} B", n_parameters as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_use_the_unit_that_reads_best() {
+        for (n_bytes, expected) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.0 kB"),
+            (98_362_432, "98.4 MB"),
+            (999_600_000, "1.0 GB"),
+            (140_000_000_000, "140 GB"),
+            (u64::MAX, "18446744.1 TB"),
+        ] {
+            assert_eq!(bytes(n_bytes), expected);
+        }
+    }
+
+    #[test]
+    fn time_left_rounds_up() {
+        for (secs, expected) in [
+            (-1.0, "0 s left"),
+            (0.2, "1 s left"),
+            (59.0, "59 s left"),
+            (59.5, "1 min 0 s left"),
+            (125.0, "2 min 5 s left"),
+            (7300.0, "2 h 1 min left"),
+        ] {
+            assert_eq!(time_left(secs), expected);
+        }
+    }
+
+    #[test]
+    fn counts_and_speeds() {
+        assert_eq!(count(7), "7");
+        assert_eq!(count(8192), "8\u{202f}192");
+        assert_eq!(count(1_234_567), "1\u{202f}234\u{202f}567");
+        assert_eq!(speed(1.26), "1.3 tok/s");
+        assert_eq!(speed(140.2), "140 tok/s");
+        assert_eq!(parameters(134_515_008), "135 M");
+        assert_eq!(parameters(1_711_376_384), "1.7 B");
+        assert_eq!(parameters(999), "999");
+    }
+}

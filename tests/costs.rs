@@ -1,0 +1,137 @@
+//! What a token costs, counted: dispatches by layer, submits, writes, GPU objects, bytes. Counts are tests; speed is not.
+#![cfg(feature = "native")]
+#![allow(missing_docs, clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+#[path = "support/gguf_writer.rs"]
+mod gguf_writer;
+#[path = "support/random_model.rs"]
+mod random_model;
+#[path = "support/reference.rs"]
+mod reference;
+
+use std::rc::Rc;
+
+use pagelm::format::block::BlockType::{self, F16, Q4_1, Q8_0};
+use pagelm::gpu::Gpu;
+use pagelm::gpu::layout::{Capacity, Layout};
+use pagelm::gpu::lower::{Dispatch, Rows, Target, lower};
+use pagelm::gpu::model::GpuModel;
+use pagelm::gpu::shader::Variant;
+use pagelm::plan::batch::{Batch, RowKind};
+use pagelm::plan::{Device as _, KvType, MatrixId, Op, Plan, RotaryPairs, Sizes};
+use random_model::{RandomModel, Shape};
+
+const CAPACITY: Capacity = Capacity { decode_rows: 8, prefill_rows: 32, logit_rows: 8, context: 64 };
+
+fn shape(qkv: [BlockType; 3]) -> Shape {
+    let sizes =
+        Sizes { n_layers: 1, width: 64, n_heads: 4, n_kv_heads: 2, head_dim: 16, mlp_width: 96, vocab_size: 40 };
+    Shape {
+        sizes,
+        embedding: Q8_0,
+        qkv,
+        attention_output: Q4_1,
+        gate_up: Q4_1,
+        down: Q4_1,
+        head: None,
+        pairs: RotaryPairs::Adjacent,
+        kv: KvType::F16,
+    }
+}
+
+/// A one-layer plan; matrices of q, k and v that share a block type are stacked, as the recorder does.
+fn plan(qkv: [BlockType; 3]) -> Plan {
+    let mut plan = RandomModel::new(&shape(qkv), 1).plan;
+    for op in &mut plan.ops {
+        if let Op::ProjectQkv { weights, .. } = op {
+            let mut kept: Vec<MatrixId> = Vec::new();
+            for id in weights.iter() {
+                let matrix = plan.matrices[id.0].clone();
+                match kept.last().map(|last| &mut plan.matrices[last.0]) {
+                    Some(last) if last.block_type == matrix.block_type => last.parts.extend(matrix.parts),
+                    _ => kept.push(*id),
+                }
+            }
+            *weights = kept;
+        }
+    }
+    plan
+}
+
+fn lowered(plan: &Plan, variant: Variant) -> Vec<Dispatch> {
+    let layout = Layout::new(plan, &CAPACITY, 1 << 27).unwrap();
+    lower(plan, &layout, Target { variant, max_matrix_bytes: 1 << 27 }).unwrap().dispatches
+}
+
+/// Dispatches of a decode step: in the layer, and outside it.
+fn count(plan: &Plan, variant: Variant) -> (usize, usize) {
+    let decode: Vec<_> = lowered(plan, variant).into_iter().filter(|d| d.rows != Rows::Prefill).collect();
+    let embed = 1;
+    let logits = decode.iter().filter(|d| d.rows == Rows::Logits).count();
+    (decode.len() - embed - logits, embed + logits)
+}
+
+#[test]
+fn a_layer_decodes_in_as_many_dispatches_as_stated() {
+    // DESIGN.md, truth 2: 7 where q, k and v are of one block type, +1 for each further one; 4 outside the layers.
+    let table = [
+        ([Q4_1, Q4_1, Q4_1], 7),
+        ([Q4_1, Q4_1, Q8_0], 8),
+        ([Q4_1, Q8_0, F16], 9),
+    ];
+    for variant in [Variant::Serial, Variant::Workgroup] {
+        for (qkv, most) in table {
+            let (layer, outside) = count(&plan(qkv), variant);
+            assert_eq!(layer, most, "{qkv:?}, {variant:?}");
+            assert!(outside <= 4, "{outside} dispatches outside the layers");
+        }
+    }
+}
+
+#[test]
+fn weights_are_read_once_for_each_kind_and_tile_of_rows() {
+    for variant in [Variant::Serial, Variant::Workgroup] {
+        let plan = plan([Q4_1, Q4_1, Q4_1]);
+        let mut reads = vec![0; plan.matrices.len()];
+        for dispatch in lowered(&plan, variant).iter().filter(|d| d.rows == Rows::Decode) {
+            if let Some((id, _)) = dispatch.matrix {
+                reads[id.0] += 1;
+            }
+        }
+        assert!(reads.iter().all(|n| *n <= 1), "{variant:?}: {reads:?}");
+    }
+}
+
+/// The steady state: nothing is made, and a decode step is one write and one submit.
+#[test]
+fn a_decode_step_is_one_write_and_one_submit_and_makes_nothing() {
+    let random = RandomModel::new(&shape([Q4_1, Q4_1, Q4_1]), 3);
+    let gpu = pollster::block_on(Gpu::open(None)).unwrap();
+    let mut model = pollster::block_on(GpuModel::new(Rc::new(gpu), random.plan.clone(), CAPACITY, 256)).unwrap();
+    random.write(&model, 8);
+    let expected_dispatches = lowered(&random.plan, model.variant()).iter().filter(|d| d.rows != Rows::Prefill).count();
+    let mut before = model.counters();
+    for step in 0..5u32 {
+        let mut batch = Batch::default();
+        let sequence = batch.push_sequence(&[3]);
+        batch.push_row(RowKind::Decode, sequence, step, step, true);
+        let ticket = model.submit(&batch);
+        pollster::block_on(model.read(ticket)).unwrap();
+        let after = model.counters();
+        assert_eq!(after.submits - before.submits, 1);
+        assert_eq!(after.host_writes - before.host_writes, 1);
+        assert_eq!(after.gpu_objects, before.gpu_objects, "a step makes no GPU object");
+        assert_eq!(after.dispatches - before.dispatches, expected_dispatches as u64);
+        before = after;
+    }
+}
+
+/// Weights take at most 1.1 times their bytes in the file.
+#[test]
+fn weights_stay_packed_on_the_device() {
+    let random = RandomModel::new(&shape([Q4_1, Q8_0, F16]), 3);
+    let gpu = pollster::block_on(Gpu::open(None)).unwrap();
+    let model = pollster::block_on(GpuModel::new(Rc::new(gpu), random.plan.clone(), CAPACITY, 256)).unwrap();
+    let file_bytes: usize = random.files.iter().map(Vec::len).sum();
+    assert!(model.weight_bytes() as f64 <= 1.1 * file_bytes as f64, "{} of {file_bytes}", model.weight_bytes());
+}

@@ -1,0 +1,218 @@
+//! Every kernel against plain loops with f64 sums, over awkward shapes, in both variants; natively and in Chromium.
+#![cfg(feature = "gpu")]
+#![allow(missing_docs, clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+#[path = "support/gguf_writer.rs"]
+mod gguf_writer;
+#[path = "support/random_model.rs"]
+mod random_model;
+#[path = "support/reference.rs"]
+mod reference;
+
+use std::rc::Rc;
+
+use pagelm::format::block::BlockType::{self, F16, F32, Q4_1, Q8_0};
+use pagelm::gpu::Gpu;
+use pagelm::gpu::layout::{Buffer, Capacity};
+use pagelm::gpu::model::GpuModel;
+use pagelm::gpu::shader::Variant;
+use pagelm::plan::batch::{Batch, RowKind};
+use pagelm::plan::{Device as _, KvType, RotaryPairs, Sizes};
+use random_model::{RandomModel, Shape};
+
+#[cfg(target_arch = "wasm32")]
+wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);
+
+/// A test that runs natively and in the browser.
+macro_rules! gpu_test {
+    ($name:ident, $body:expr) => {
+        #[cfg(not(target_arch = "wasm32"))]
+        #[test]
+        fn $name() {
+            pollster::block_on($body);
+        }
+
+        #[cfg(target_arch = "wasm32")]
+        #[wasm_bindgen_test::wasm_bindgen_test]
+        async fn $name() {
+            $body.await;
+        }
+    };
+}
+
+const CAPACITY: Capacity = Capacity { decode_rows: 16, prefill_rows: 64, logit_rows: 24, context: 128 };
+const VARIANTS: [Variant; 2] = [Variant::Serial, Variant::Workgroup];
+
+const fn sizes(width: usize, heads: [usize; 2], head_dim: usize, mlp_width: usize, vocab_size: usize) -> Sizes {
+    Sizes { n_layers: 1, width, n_heads: heads[0], n_kv_heads: heads[1], head_dim, mlp_width, vocab_size }
+}
+
+const fn shape(sizes: Sizes, all: BlockType, pairs: RotaryPairs, kv: KvType) -> Shape {
+    let qkv = [all, all, all];
+    Shape { sizes, embedding: all, qkv, attention_output: all, gate_up: all, down: all, head: None, pairs, kv }
+}
+
+const ADJACENT: RotaryPairs = RotaryPairs::Adjacent;
+const SPLIT: RotaryPairs = RotaryPairs::SplitHalf;
+
+/// Smallest, odd vocabularies, widths of no round number, one head and many, narrow and wide heads, mixed block types.
+const SHAPES: [Shape; 7] = [
+    shape(sizes(32, [1, 1], 32, 32, 33), F32, ADJACENT, KvType::F32),
+    shape(sizes(96, [3, 1], 32, 160, 1), Q4_1, SPLIT, KvType::F16),
+    shape(sizes(64, [8, 2], 20, 96, 50), F16, ADJACENT, KvType::F16),
+    Shape {
+        embedding: Q8_0,
+        qkv: [Q4_1, Q4_1, Q8_0],
+        head: Some(F16),
+        ..shape(sizes(576, [9, 3], 64, 320, 101), Q4_1, ADJACENT, KvType::F16)
+    },
+    Shape { qkv: [F16, Q8_0, F32], ..shape(sizes(128, [2, 2], 128, 64, 31), Q8_0, SPLIT, KvType::F32) },
+    shape(sizes(256, [1, 1], 256, 32, 64), F16, ADJACENT, KvType::F32),
+    shape(sizes(160, [32, 8], 4, 1056, 300), Q4_1, SPLIT, KvType::F32),
+];
+
+async fn device(variant: Variant) -> Gpu {
+    Gpu::open(None).await.unwrap().with_variant(variant)
+}
+
+async fn load(gpu: Gpu, random: &RandomModel) -> GpuModel {
+    let model = GpuModel::new(Rc::new(gpu), random.plan.clone(), CAPACITY, 32 * 32).await.unwrap();
+    random.write(&model, 7);
+    model.flush().await.unwrap();
+    model
+}
+
+/// Blocks of a sequence, scattered over the pool.
+fn blocks(sequence: usize) -> Vec<u32> {
+    (0..3).map(|i| ((sequence * 3 + i) * 11 % 32) as u32).collect()
+}
+
+/// A prompt of two sequences; then a step with `n_decode` decoding sequences beside the rest of two prompts.
+fn steps(n_decode: usize, vocab_size: usize) -> Vec<Batch> {
+    let token = |sequence: usize, position: usize| ((sequence * 31 + position * 7) % vocab_size) as u32;
+    let prompt_len = |sequence: usize| if sequence == 0 { 37 } else { 1 + sequence % 3 };
+    let mut first = Batch::default();
+    for sequence in 0..n_decode {
+        let at = first.push_sequence(&blocks(sequence));
+        for position in 0..prompt_len(sequence) {
+            let last = position + 1 == prompt_len(sequence);
+            first.push_row(RowKind::Prefill, at, token(sequence, position), position as u32, last);
+        }
+    }
+    let mut second = Batch::default();
+    for sequence in 0..n_decode {
+        let at = second.push_sequence(&blocks(sequence));
+        let position = prompt_len(sequence);
+        second.push_row(RowKind::Decode, at, token(sequence, position), position as u32, true);
+    }
+    let at = second.push_sequence(&blocks(9));
+    for position in 0..35 {
+        second.push_row(RowKind::Prefill, at, token(9, position), position as u32, position % 5 == 0);
+    }
+    vec![first, second]
+}
+
+/// max|Δ| / max|reference| of a row; NaN is infinitely wrong.
+fn error(got: &[f32], expected: &[f64]) -> f64 {
+    assert_eq!(got.len(), expected.len());
+    let greatest = expected.iter().fold(0f64, |m, v| m.max(v.abs())).max(1e-30);
+    let worst = got.iter().zip(expected).map(|(g, e)| (f64::from(*g) - e).abs());
+    worst.fold(0.0, |m, d| if d.is_nan() { f64::INFINITY } else { f64::max(m, d) }) / greatest
+}
+
+fn check(what: &str, got: &[f32], expected: &[f64], bound: f64) {
+    let found = error(got, expected);
+    assert!(found <= bound, "{what}: error {found:.2e} is over {bound:.0e}; got {:?}, expected {:?}", &got[..got.len().min(8)], &expected[..got.len().min(8)]);
+}
+
+async fn compare_with_reference(shape: Shape, gpu: Gpu, label: &str) {
+    let random = RandomModel::new(&shape, 7);
+    let mut model = load(gpu, &random).await;
+    let mut reference = random.reference();
+    let bound = match shape.kv {
+        KvType::F32 => 1e-5,
+        KvType::F16 => 1e-3,
+    };
+    let layout = model.layout().clone();
+    let sizes = shape.sizes;
+    let attention = sizes.n_heads * sizes.head_dim;
+    for (n, batch) in steps(5, sizes.vocab_size).iter().enumerate() {
+        let ticket = model.submit(batch);
+        let logits = model.read(ticket).await.unwrap();
+        let expected = reference.step(batch);
+        let [hidden, inputs, outputs] = [
+            model.read_activations(Buffer::Hidden).await.unwrap(),
+            model.read_activations(Buffer::Inputs).await.unwrap(),
+            model.read_activations(Buffer::Outputs).await.unwrap(),
+        ];
+        let first_prefill = batch.n_decode.next_multiple_of(8);
+        for row in 0..batch.n_rows() {
+            let at = if row < batch.n_decode { row } else { row - batch.n_decode + first_prefill };
+            let region = |values: &'_ [f32], start: u32, width: usize| -> Vec<f32> {
+                values[start as usize + at * width..][..width].to_vec()
+            };
+            let what = |region: &str| format!("{label}, step {n}, row {row}: {region}");
+            check(&what("attended"), &region(&inputs, layout.attended, attention), &expected.attended[row], bound);
+            check(&what("gated"), &region(&outputs, layout.gated, sizes.mlp_width), &expected.gated[row], bound);
+            check(&what("hidden"), &region(&hidden, layout.hidden, sizes.width), &expected.hidden[row], bound);
+        }
+        assert_eq!(logits.len(), batch.logit_rows.len() * sizes.vocab_size);
+        for (i, row) in logits.chunks(sizes.vocab_size).enumerate() {
+            check(&format!("{label}, step {n}: logits {i}"), row, &expected.logits[i], bound);
+        }
+    }
+}
+
+gpu_test!(every_kernel_agrees_with_plain_loops, async {
+    for (i, shape) in SHAPES.into_iter().enumerate() {
+        for variant in VARIANTS {
+            compare_with_reference(shape, device(variant).await, &format!("shape {i}, {variant:?}")).await;
+        }
+    }
+});
+
+gpu_test!(matrices_split_over_bindings_agree_with_plain_loops, async {
+    for variant in VARIANTS {
+        for shape in [SHAPES[3], SHAPES[6]] {
+            // A few rows a binding: every matrix is split, gate and up alike, q, k and v between heads.
+            let row_bytes = shape.sizes.mlp_width.max(shape.sizes.width) as u64 * 2;
+            let gpu = device(variant).await.with_max_matrix_bytes(row_bytes * 66);
+            compare_with_reference(shape, gpu, &format!("split, {variant:?}")).await;
+        }
+    }
+});
+
+gpu_test!(a_row_alone_has_the_bits_it_has_in_a_crowd, async {
+    for variant in VARIANTS {
+        for shape in [SHAPES[2], SHAPES[3], SHAPES[4]] {
+            let random = RandomModel::new(&shape, 11);
+            let mut model = load(device(variant).await, &random).await;
+            let vocab_size = shape.sizes.vocab_size;
+            let prompts = steps(9, vocab_size).remove(0);
+            let ticket = model.submit(&prompts);
+            model.read(ticket).await.unwrap();
+            let decode = |sequences: std::ops::Range<usize>| {
+                let mut batch = Batch::default();
+                for sequence in sequences {
+                    let at = batch.push_sequence(&blocks(sequence));
+                    let position = if sequence == 0 { 37 } else { 1 + sequence as u32 % 3 };
+                    batch.push_row(RowKind::Decode, at, (sequence % vocab_size) as u32, position, true);
+                }
+                batch
+            };
+            let mut alone = Vec::new();
+            for sequence in 0..9 {
+                let ticket = model.submit(&decode(sequence..sequence + 1));
+                alone.push(model.read(ticket).await.unwrap());
+            }
+            for n_rows in 1..=9 {
+                let ticket = model.submit(&decode(0..n_rows));
+                let logits = model.read(ticket).await.unwrap();
+                for (i, row) in logits.chunks(vocab_size).enumerate() {
+                    let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+                    assert_eq!(bits(row), bits(&alone[i]), "{variant:?}: row {i} of {n_rows}");
+                }
+            }
+        }
+    }
+});

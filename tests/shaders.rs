@@ -1,0 +1,59 @@
+//! All WGSL that can be put together parses and validates, within WebGPU's default limits.
+#![cfg(feature = "native")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+use naga::front::wgsl;
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+use pagelm::gpu::shader::ShaderKey;
+
+/// Head widths of today's models, and the narrowest.
+const HEAD_DIMS: [u32; 6] = [4, 32, 64, 80, 128, 256];
+
+/// WebGPU's default limits.
+const MAX_STORAGE_BUFFERS: usize = 8;
+const MAX_WORKGROUP_BYTES: u32 = 16384;
+const MAX_INVOCATIONS: u32 = 256;
+
+#[test]
+fn every_shader_validates_within_default_limits() {
+    let mut faults = Vec::new();
+    let mut n_shaders = 0;
+    for key in HEAD_DIMS.into_iter().flat_map(ShaderKey::all) {
+        n_shaders += 1;
+        if let Err(fault) = validate(key) {
+            faults.push(format!("{key:?}: {fault}"));
+        }
+    }
+    assert!(n_shaders > 100, "the list of shaders is there");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+fn validate(key: ShaderKey) -> Result<(), String> {
+    let source = key.source();
+    let module = wgsl::parse_str(&source).map_err(|error| error.emit_to_string(&source))?;
+    let info = Validator::new(ValidationFlags::all(), Capabilities::empty())
+        .validate(&module)
+        .map_err(|error| error.emit_to_string(&source))?;
+    let [entry] = module.entry_points.as_slice() else { return Err("not one entry point".into()) };
+    if entry.name != key.entry_point() {
+        return Err(format!("the entry point is {}", entry.name));
+    }
+    let invocations: u32 = entry.workgroup_size.iter().product();
+    if invocations > MAX_INVOCATIONS {
+        return Err(format!("{invocations} invocations a workgroup"));
+    }
+    let (mut n_storage, mut workgroup_bytes) = (0, 0);
+    for (handle, variable) in module.global_variables.iter() {
+        match variable.space {
+            naga::AddressSpace::Storage { .. } => n_storage += 1,
+            naga::AddressSpace::WorkGroup if !info.get_entry_point(0)[handle].is_empty() => {
+                workgroup_bytes += module.types[variable.ty].inner.size(module.to_ctx());
+            }
+            _ => {}
+        }
+    }
+    if n_storage > MAX_STORAGE_BUFFERS || workgroup_bytes > MAX_WORKGROUP_BYTES {
+        return Err(format!("{n_storage} storage buffers, {workgroup_bytes} bytes of workgroup memory"));
+    }
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! A one-layer model of any shape with random weights, on the device and as numbers.
+#![allow(dead_code, unreachable_pub, reason = "every test file uses its own part of this")]
+
+use pagelm::format::block::BlockType;
+use pagelm::gpu::model::GpuModel;
+use pagelm::plan::{
+    Activation, KvType, Matrix, MatrixId, MatrixPart, Op, Plan, RmsNorm, RotaryPairs, Sizes, Vector, VectorId,
+};
+
+use crate::gguf_writer::f16_from_f32;
+use crate::reference::{Reference, decode};
+
+/// Numbers that look random and are the same everywhere (xorshift64*, Vigna 2016).
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// In [−1, 1).
+    pub fn signed(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    }
+}
+
+/// A shape, and how its weights are stored.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    pub sizes: Sizes,
+    pub embedding: BlockType,
+    pub qkv: [BlockType; 3],
+    pub attention_output: BlockType,
+    pub gate_up: BlockType,
+    pub down: BlockType,
+    /// The head's type; the embedding is used again where absent.
+    pub head: Option<BlockType>,
+    pub pairs: RotaryPairs,
+    pub kv: KvType,
+}
+
+/// A plan and its weights.
+pub struct RandomModel {
+    pub plan: Plan,
+    /// As a file holds them.
+    pub files: Vec<Vec<u8>>,
+    pub vectors: Vec<Vec<f32>>,
+}
+
+impl RandomModel {
+    pub fn new(shape: &Shape, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let sizes = shape.sizes;
+        let attention = sizes.n_heads * sizes.head_dim;
+        let kv_width = sizes.n_kv_heads * sizes.head_dim;
+        let mut plan = Plan {
+            sizes,
+            rotary_frequencies: (0..sizes.head_dim / 2)
+                .map(|i| 1.0 / 10000f32.powf((2 * i) as f32 / sizes.head_dim as f32))
+                .collect(),
+            kv: shape.kv,
+            matrices: Vec::new(),
+            vectors: vec![Vector { tensor: "norm".into(), len: sizes.width }; 3],
+            ops: Vec::new(),
+        };
+        let mut push = |name: &str, rows: &[usize], n_columns: usize, block_type: BlockType| {
+            let parts = rows.iter().map(|n_rows| MatrixPart { tensor: name.into(), n_rows: *n_rows }).collect();
+            plan.matrices.push(Matrix { parts, n_columns, block_type });
+            MatrixId(plan.matrices.len() - 1)
+        };
+        let embedding = push("embedding", &[sizes.vocab_size], sizes.width, shape.embedding);
+        let mut qkv: Vec<MatrixId> = Vec::new();
+        for (rows, block_type) in [attention, kv_width, kv_width].into_iter().zip(shape.qkv) {
+            qkv.push(push("qkv", &[rows], sizes.width, block_type));
+        }
+        let output = push("attention output", &[sizes.width], attention, shape.attention_output);
+        let gate_up = push("gate up", &[sizes.mlp_width, sizes.mlp_width], sizes.width, shape.gate_up);
+        let down = push("down", &[sizes.width], sizes.mlp_width, shape.down);
+        let head = shape.head.map_or(embedding, |head| push("head", &[sizes.vocab_size], sizes.width, head));
+        let norm = |i| RmsNorm { weight: VectorId(i), epsilon: 1e-5 };
+        plan.ops = vec![
+            Op::Embed { table: embedding },
+            Op::ProjectQkv { layer: 0, norm: norm(0), weights: qkv, pairs: shape.pairs },
+            Op::Attend { layer: 0, scale: 1.0 / (sizes.head_dim as f32).sqrt() },
+            Op::ProjectAdd { weights: output, input: Activation::Attended },
+            Op::GatedMlp { norm: norm(1), weights: gate_up },
+            Op::ProjectAdd { weights: down, input: Activation::Gated },
+            Op::Logits { norm: norm(2), weights: head },
+        ];
+        let files = plan.matrices.iter().map(|matrix| random_blocks(matrix, &mut random)).collect();
+        let vectors = plan.vectors.iter().map(|v| (0..v.len).map(|_| 1.0 + 0.5 * random.signed()).collect()).collect();
+        Self { plan, files, vectors }
+    }
+
+    /// Brings the weights to the device, in pieces of so many rows.
+    pub fn write(&self, model: &GpuModel, piece_rows: usize) {
+        for (i, (matrix, file)) in self.plan.matrices.iter().zip(&self.files).enumerate() {
+            let row_bytes = file.len() / matrix.n_rows();
+            for (piece, bytes) in file.chunks(row_bytes * piece_rows).enumerate() {
+                model.write_rows(MatrixId(i), piece * piece_rows, bytes);
+            }
+        }
+        for (i, vector) in self.vectors.iter().enumerate() {
+            model.write_vector(VectorId(i), vector);
+        }
+    }
+
+    pub fn reference(&self) -> Reference {
+        let decoded = self.plan.matrices.iter().zip(&self.files).map(|(matrix, file)| decode(matrix.block_type, file));
+        Reference::new(&self.plan, decoded.collect(), self.vectors.clone())
+    }
+}
+
+/// Blocks of any bits whose values are about as large as 1 / sqrt(columns); every 13th scale is a subnormal f16.
+fn random_blocks(matrix: &Matrix, random: &mut Random) -> Vec<u8> {
+    let n_values = matrix.n_rows() * matrix.n_columns;
+    let size = 1.7 / (matrix.n_columns as f32).sqrt();
+    let mut block_idx = 0;
+    let mut half = |random: &mut Random, size: f32| {
+        block_idx += 1;
+        let bits = if block_idx % 13 == 0 { 0x0155 } else { f16_from_f32(size * (1.0 + 0.3 * random.signed())) };
+        bits.to_le_bytes()
+    };
+    let mut bytes = Vec::new();
+    match matrix.block_type {
+        BlockType::F32 => (0..n_values).for_each(|_| bytes.extend((size * random.signed()).to_le_bytes())),
+        BlockType::F16 => {
+            (0..n_values).for_each(|_| bytes.extend(f16_from_f32(size * random.signed()).to_le_bytes()));
+        }
+        BlockType::Q8_0 => (0..n_values / 32).for_each(|_| {
+            bytes.extend(half(random, size / 127.0));
+            (0..32).for_each(|_| bytes.push(random.next() as u8));
+        }),
+        BlockType::Q4_1 => (0..n_values / 32).for_each(|_| {
+            bytes.extend(half(random, size / 7.5));
+            bytes.extend(f16_from_f32(-size * (1.0 + 0.1 * random.signed())).to_le_bytes());
+            (0..16).for_each(|_| bytes.push((random.next() >> 20) as u8));
+        }),
+        other => panic!("no random blocks of {}", other.name()),
+    }
+    bytes
+}
