@@ -81,7 +81,7 @@ const WEB: [&str; 3] = ["--no-default-features", "--features", "web"];
 const WASM: [&str; 2] = ["--target", "wasm32-unknown-unknown"];
 const DENY: [&str; 3] = ["--", "--deny", "warnings"];
 /// Integration tests that also run in a browser.
-const BROWSER_TESTS: [&str; 2] = ["--test", "kernels"];
+const BROWSER_TESTS: [&str; 4] = ["--test", "kernels", "--test", "models"];
 /// How long one run of the fuzzer is: executions, and seconds where those come first.
 const FUZZ: [&str; 3] = ["-runs=300000", "-max_total_time=120", "-seed=1"];
 
