@@ -8,6 +8,8 @@ use crate::gpu::shader::Variant;
 use lower::LowerError;
 
 pub mod batch_words;
+#[cfg(target_arch = "wasm32")]
+mod browser;
 pub mod layout;
 pub mod lower;
 pub mod model;
@@ -123,7 +125,7 @@ impl Gpu {
         adapter: wgpu::Adapter,
         limits: Option<wgpu::Limits>,
     ) -> Result<Self, GpuError> {
-        let summary = summarize(&adapter);
+        let mut summary = summarize(&adapter);
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("pagelm"),
             required_limits: limits.unwrap_or_else(|| adapter.limits()),
@@ -132,6 +134,8 @@ impl Gpu {
         let (device, queue) = adapter.request_device(&descriptor).await.map_err(|error| {
             GpuError::NoDevice { adapter: summary.name.clone(), reason: error.to_string() }
         })?;
+        #[cfg(target_arch = "wasm32")]
+        browser::describe(&device, &mut summary);
         let fault = Arc::new(Mutex::new(None));
         let on_error = Arc::clone(&fault);
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| record(&on_error, refused(&error))));
