@@ -1,5 +1,5 @@
 //! Writes GGUF files for tests, after the format's description alone: it shares no code with the reader it tests.
-#![allow(dead_code, unreachable_pub, reason = "every test file uses its own part of this")]
+#![allow(dead_code, unused_imports, unreachable_pub, reason = "every test file uses its own part of this")]
 
 #[path = "llama_tiny.rs"]
 mod llama_tiny;
