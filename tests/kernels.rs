@@ -4,6 +4,9 @@
 
 #[path = "support/gguf_writer.rs"]
 mod gguf_writer;
+#[macro_use]
+#[path = "support/gpu_test.rs"]
+mod gpu_test;
 #[path = "support/random_model.rs"]
 mod random_model;
 #[path = "support/reference.rs"]
@@ -22,23 +25,6 @@ use random_model::{RandomModel, Shape};
 
 #[cfg(target_arch = "wasm32")]
 wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);
-
-/// A test that runs natively and in the browser.
-macro_rules! gpu_test {
-    ($name:ident, $body:expr) => {
-        #[cfg(not(target_arch = "wasm32"))]
-        #[test]
-        fn $name() {
-            pollster::block_on($body);
-        }
-
-        #[cfg(target_arch = "wasm32")]
-        #[wasm_bindgen_test::wasm_bindgen_test]
-        async fn $name() {
-            $body.await;
-        }
-    };
-}
 
 const CAPACITY: Capacity = Capacity { decode_rows: 16, prefill_rows: 64, logit_rows: 24, context: 128 };
 const VARIANTS: [Variant; 2] = [Variant::Serial, Variant::Workgroup];

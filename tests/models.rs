@@ -4,6 +4,9 @@
 
 #[path = "support/gguf_writer.rs"]
 mod gguf_writer;
+#[macro_use]
+#[path = "support/gpu_test.rs"]
+mod gpu_test;
 #[path = "support/memory_source.rs"]
 mod memory_source;
 
@@ -21,23 +24,6 @@ use serde_json::Value;
 
 #[cfg(target_arch = "wasm32")]
 wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);
-
-/// A test that runs natively and in the browser.
-macro_rules! gpu_test {
-    ($name:ident, $body:expr) => {
-        #[cfg(not(target_arch = "wasm32"))]
-        #[test]
-        fn $name() {
-            pollster::block_on($body);
-        }
-
-        #[cfg(target_arch = "wasm32")]
-        #[wasm_bindgen_test::wasm_bindgen_test]
-        async fn $name() {
-            $body.await;
-        }
-    };
-}
 
 const EXPECTED: &str = include_str!("fixtures/llama-tiny/expected.json");
 const LOGITS: &[u8] = include_bytes!("fixtures/llama-tiny/expected.safetensors");

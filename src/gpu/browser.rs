@@ -8,9 +8,11 @@ use super::AdapterSummary;
 const SOFTWARE: [&str; 3] = ["swiftshader", "llvmpipe", "warp"];
 
 /// Names the adapter by its description, else by vendor and architecture, and tells whether it is software.
-pub(super) fn describe(device: &wgpu::Device, summary: &mut AdapterSummary) {
-    let Some(device) = device.as_webgpu() else { return };
-    let Ok(info) = js_sys::Reflect::get(device.as_ref(), &JsValue::from_str("adapterInfo")) else { return };
+pub(super) fn describe(device: &wgpu::Device, mut summary: AdapterSummary) -> AdapterSummary {
+    let Some(device) = device.as_webgpu() else { return summary };
+    let Ok(info) = js_sys::Reflect::get(device.as_ref(), &JsValue::from_str("adapterInfo")) else {
+        return summary;
+    };
     let field = |name: &str| {
         let value = js_sys::Reflect::get(&info, &JsValue::from_str(name)).ok();
         value.and_then(|value| value.as_string()).unwrap_or_default()
@@ -23,4 +25,5 @@ pub(super) fn describe(device: &wgpu::Device, summary: &mut AdapterSummary) {
     }
     let lower = format!("{architecture} {description}").to_lowercase();
     summary.is_software |= SOFTWARE.iter().any(|software| lower.contains(software));
+    summary
 }

@@ -12,6 +12,7 @@ pub mod batch_words;
 mod browser;
 pub mod layout;
 pub mod lower;
+mod maker;
 pub mod model;
 pub mod shader;
 pub mod weights;
@@ -125,7 +126,7 @@ impl Gpu {
         adapter: wgpu::Adapter,
         limits: Option<wgpu::Limits>,
     ) -> Result<Self, GpuError> {
-        let mut summary = summarize(&adapter);
+        let summary = summarize(&adapter);
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("pagelm"),
             required_limits: limits.unwrap_or_else(|| adapter.limits()),
@@ -135,7 +136,7 @@ impl Gpu {
             GpuError::NoDevice { adapter: summary.name.clone(), reason: error.to_string() }
         })?;
         #[cfg(target_arch = "wasm32")]
-        browser::describe(&device, &mut summary);
+        let summary = browser::describe(&device, summary);
         let fault = Arc::new(Mutex::new(None));
         let on_error = Arc::clone(&fault);
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| record(&on_error, refused(&error))));

@@ -4,14 +4,15 @@
 //! on a slow device, one submit.
 
 use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use futures_channel::oneshot;
 
-use super::layout::{Buffer, Capacity, Layout, Segment};
-use super::lower::{Dispatch, Grid, Rows, Target, lower};
-use super::shader::{GRID_LIMIT, ShaderKey, TILES, Variant, WORKGROUP, tile_for};
+use super::layout::{Buffer, Capacity, Layout};
+use super::lower::{Grid, Rows, Target, lower};
+use super::maker::{Activations, Compiled, Maker, MatrixBuffers};
+use super::shader::{GRID_LIMIT, TILES, Variant, WORKGROUP, tile_for};
 use super::weights::{group_bytes, repack};
 use super::{Gpu, GpuError, batch_words};
 use crate::plan::batch::{BLOCK_TOKENS, Batch};
@@ -19,9 +20,6 @@ use crate::plan::{Device, MatrixId, Plan, Ticket, VectorId};
 
 /// Steps that may be submitted and not yet read.
 pub const STEPS_IN_FLIGHT: usize = 2;
-
-/// The smallest cache worth having, in tokens.
-const MIN_KV_TOKENS: usize = 64;
 
 /// What steps cost the host, counted since loading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,24 +54,6 @@ pub struct GpuModel {
     next_ticket: u64,
     prefill_submits: usize,
     counters: Cell<Counters>,
-}
-
-/// The rows of a matrix that share a binding.
-#[derive(Debug)]
-struct MatrixBuffers {
-    segment: Segment,
-    quants: wgpu::Buffer,
-    scales: Option<wgpu::Buffer>,
-}
-
-/// A dispatch ready to be recorded.
-#[derive(Debug)]
-struct Compiled {
-    rows: Rows,
-    grid: Grid,
-    /// One a tile, or one.
-    pipelines: Vec<Rc<wgpu::ComputePipeline>>,
-    bind_group: wgpu::BindGroup,
 }
 
 #[derive(Debug)]
@@ -409,259 +389,4 @@ fn workgroups(grid: Grid, n_rows: u32, tile: u32) -> [u32; 3] {
         }
         Grid::Flat { n_items } => [(n_rows * n_items).div_ceil(WORKGROUP), 1, 1],
     }
-}
-
-/// Buffers that every dispatch may bind.
-#[derive(Debug)]
-struct Activations {
-    batch: wgpu::Buffer,
-    tables: wgpu::Buffer,
-    hidden: wgpu::Buffer,
-    inputs: wgpu::Buffer,
-    outputs: wgpu::Buffer,
-    /// Bound where a dispatch reads no weights.
-    no_weights: wgpu::Buffer,
-    /// Bound where a dispatch has no cache.
-    no_kv: wgpu::Buffer,
-}
-
-impl Activations {
-    fn buffer(&self, buffer: Buffer) -> &wgpu::Buffer {
-        match buffer {
-            Buffer::Hidden => &self.hidden,
-            Buffer::Inputs => &self.inputs,
-            Buffer::Outputs => &self.outputs,
-        }
-    }
-}
-
-/// Makes GPU objects, and counts them.
-struct Maker<'a> {
-    gpu: &'a Gpu,
-    n_objects: u64,
-}
-
-impl Maker<'_> {
-    fn buffer(&mut self, label: &str, size: u64, usage: wgpu::BufferUsages) -> wgpu::Buffer {
-        self.n_objects += 1;
-        let descriptor =
-            wgpu::BufferDescriptor { label: Some(label), size, usage, mapped_at_creation: false };
-        self.gpu.device.create_buffer(&descriptor)
-    }
-
-    /// Runs `make`, which asks for `needed_bytes`; what it made is unusable if memory did not suffice.
-    async fn within_memory<T>(
-        &mut self,
-        what: &'static str,
-        needed_bytes: u64,
-        make: impl FnOnce(&mut Self) -> T,
-    ) -> Result<T, GpuError> {
-        let scope = self.gpu.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
-        let made = make(self);
-        match scope.pop().await {
-            Some(_) => Err(GpuError::OutOfMemory { what, needed_bytes }),
-            None => Ok(made),
-        }
-    }
-
-    async fn matrices(
-        &mut self,
-        plan: &Plan,
-        segments: Vec<Vec<Segment>>,
-    ) -> Result<(Vec<Vec<MatrixBuffers>>, u64), GpuError> {
-        let mut total = 0;
-        for (matrix, segments) in plan.matrices.iter().zip(&segments) {
-            let bytes = group_bytes(matrix.block_type).expect("lowering refuses block types without kernels");
-            let groups: usize = segments.iter().map(|s| s.n_rows() * matrix.n_columns / 32).sum();
-            total += (groups * (bytes.quants + bytes.scales)) as u64;
-        }
-        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
-        let made = self.within_memory("the weights", total, |maker| {
-            let each = plan.matrices.iter().zip(segments);
-            each.map(|(matrix, segments)| {
-                let bytes = group_bytes(matrix.block_type).expect("checked above");
-                let label = matrix.parts.first().map_or("weights", |part| &part.tensor);
-                let to_buffers = |segment: Segment| {
-                    let groups = (segment.n_rows() * matrix.n_columns / 32) as u64;
-                    let quants = maker.buffer(label, groups * bytes.quants as u64, usage);
-                    let scales =
-                        (bytes.scales > 0).then(|| maker.buffer(label, groups * bytes.scales as u64, usage));
-                    MatrixBuffers { segment, quants, scales }
-                };
-                segments.into_iter().map(to_buffers).collect()
-            })
-            .collect()
-        });
-        Ok((made.await?, total))
-    }
-
-    async fn activations(&mut self, layout: &Layout, capacity: &Capacity) -> Result<Activations, GpuError> {
-        let batch_bytes = (batch_words::capacity_words(capacity) * 4) as u64;
-        let needed = batch_bytes
-            + layout.tables_bytes
-            + layout.hidden_bytes
-            + layout.inputs_bytes
-            + layout.outputs_bytes;
-        let storage = wgpu::BufferUsages::STORAGE;
-        let written = storage | wgpu::BufferUsages::COPY_DST;
-        let made = self.within_memory("activations", needed, |maker| Activations {
-            batch: maker.buffer("batch", batch_bytes, written),
-            tables: maker.buffer("tables", layout.tables_bytes, written),
-            hidden: maker.buffer("hidden", layout.hidden_bytes, storage | wgpu::BufferUsages::COPY_SRC),
-            inputs: maker.buffer("inputs", layout.inputs_bytes, storage | wgpu::BufferUsages::COPY_SRC),
-            outputs: maker.buffer("outputs", layout.outputs_bytes, storage | wgpu::BufferUsages::COPY_SRC),
-            no_weights: maker.buffer("no weights", 16, storage),
-            no_kv: maker.buffer("no cache", 16, storage),
-        });
-        made.await
-    }
-
-    /// One buffer a layer: (blocks, K V, 32 slots, kv heads, head_dim). Half the tokens while memory does not suffice.
-    async fn kv(&mut self, plan: &Plan, kv_tokens: usize) -> Result<(Vec<wgpu::Buffer>, usize), GpuError> {
-        let block_bytes = plan.sizes.kv_block_bytes(plan.kv) as u64;
-        let most = (self.gpu.max_binding_bytes() / block_bytes).max(1) as usize;
-        let mut n_blocks = kv_tokens.div_ceil(BLOCK_TOKENS).clamp(1, most);
-        loop {
-            let size = block_bytes * n_blocks as u64;
-            let needed = size * plan.sizes.n_layers as u64;
-            let made = self.within_memory("the KV cache", needed, |maker| {
-                (0..plan.sizes.n_layers)
-                    .map(|_| maker.buffer("kv", size, wgpu::BufferUsages::STORAGE))
-                    .collect()
-            });
-            match made.await {
-                Ok(buffers) => return Ok((buffers, n_blocks)),
-                Err(error) if n_blocks * BLOCK_TOKENS <= MIN_KV_TOKENS => return Err(error),
-                Err(_) => n_blocks = (n_blocks / 2).max(1),
-            }
-        }
-    }
-
-    fn compile(
-        &mut self,
-        dispatches: &[Dispatch],
-        activations: &Activations,
-        matrices: &[Vec<MatrixBuffers>],
-        kv: &[wgpu::Buffer],
-    ) -> Vec<Compiled> {
-        let layout = bind_group_layout(&self.gpu.device);
-        let mut pipelines = Pipelines::new(&self.gpu.device, &layout);
-        let stride = u64::from(self.gpu.limits.min_uniform_buffer_offset_alignment.max(64));
-        let mut bytes = vec![0; dispatches.len() * stride as usize];
-        for (i, dispatch) in dispatches.iter().enumerate() {
-            let at = i * stride as usize;
-            bytes[at..at + 64].copy_from_slice(bytemuck::bytes_of(&dispatch.constants));
-        }
-        let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
-        let constants = self.buffer("constants", bytes.len() as u64, usage);
-        self.gpu.queue.write_buffer(&constants, 0, &bytes);
-        let compiled = dispatches.iter().enumerate().map(|(i, dispatch)| {
-            let weights = dispatch.matrix.map(|(id, segment)| &matrices[id.0][segment]);
-            let quants = weights.map_or(&activations.no_weights, |weights| &weights.quants);
-            let scales =
-                weights.and_then(|weights| weights.scales.as_ref()).unwrap_or(&activations.no_weights);
-            let kv = dispatch.layer.map_or(&activations.no_kv, |layer| &kv[layer]);
-            let buffers = [
-                &activations.batch,
-                &activations.tables,
-                activations.buffer(dispatch.inputs),
-                activations.buffer(dispatch.outputs),
-                quants,
-                scales,
-                kv,
-            ];
-            let mut entries: Vec<wgpu::BindGroupEntry<'_>> = buffers
-                .iter()
-                .zip(0..)
-                .map(|(buffer, binding)| wgpu::BindGroupEntry {
-                    binding,
-                    resource: buffer.as_entire_binding(),
-                })
-                .collect();
-            let uniform = wgpu::BufferBinding {
-                buffer: &constants,
-                offset: i as u64 * stride,
-                size: wgpu::BufferSize::new(64),
-            };
-            entries
-                .push(wgpu::BindGroupEntry { binding: 7, resource: wgpu::BindingResource::Buffer(uniform) });
-            let label = Some(dispatch.shader.entry_point());
-            let descriptor = wgpu::BindGroupDescriptor { label, layout: &layout, entries: &entries };
-            Compiled {
-                rows: dispatch.rows,
-                grid: dispatch.grid,
-                pipelines: pipelines.of(dispatch.shader),
-                bind_group: self.gpu.device.create_bind_group(&descriptor),
-            }
-        });
-        let compiled: Vec<Compiled> = compiled.collect();
-        self.n_objects += compiled.len() as u64 + pipelines.made.len() as u64;
-        compiled
-    }
-}
-
-/// Pipelines by their text, each made once.
-struct Pipelines<'a> {
-    device: &'a wgpu::Device,
-    layout: wgpu::PipelineLayout,
-    made: HashMap<ShaderKey, Rc<wgpu::ComputePipeline>>,
-}
-
-impl<'a> Pipelines<'a> {
-    fn new(device: &'a wgpu::Device, bind_group_layout: &wgpu::BindGroupLayout) -> Self {
-        let descriptor = wgpu::PipelineLayoutDescriptor {
-            label: Some("pagelm"),
-            bind_group_layouts: &[Some(bind_group_layout)],
-            ..Default::default()
-        };
-        Self { device, layout: device.create_pipeline_layout(&descriptor), made: HashMap::new() }
-    }
-
-    /// A matmul's pipelines, one a tile, or the one of another kernel.
-    fn of(&mut self, shader: ShaderKey) -> Vec<Rc<wgpu::ComputePipeline>> {
-        match shader {
-            ShaderKey::Matmul(variant, block, _, emit) => {
-                TILES.map(|tile| self.make(ShaderKey::Matmul(variant, block, tile, emit))).to_vec()
-            }
-            other => vec![self.make(other)],
-        }
-    }
-
-    fn make(&mut self, key: ShaderKey) -> Rc<wgpu::ComputePipeline> {
-        let make = || {
-            let label = Some(key.entry_point());
-            let source = wgpu::ShaderSource::Wgsl(key.source().into());
-            let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor { label, source });
-            Rc::new(self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label,
-                layout: Some(&self.layout),
-                module: &module,
-                entry_point: label,
-                compilation_options: wgpu::PipelineCompilationOptions::default(),
-                cache: None,
-            }))
-        };
-        Rc::clone(self.made.entry(key).or_insert_with(make))
-    }
-}
-
-/// The one layout of common.wgsl: 7 storage buffers and a uniform.
-fn bind_group_layout(device: &wgpu::Device) -> wgpu::BindGroupLayout {
-    let read = wgpu::BufferBindingType::Storage { read_only: true };
-    let write = wgpu::BufferBindingType::Storage { read_only: false };
-    let types = [read, read, read, write, read, read, write, wgpu::BufferBindingType::Uniform];
-    let entries: Vec<wgpu::BindGroupLayoutEntry> = types
-        .into_iter()
-        .zip(0..)
-        .map(|(ty, binding)| wgpu::BindGroupLayoutEntry {
-            binding,
-            visibility: wgpu::ShaderStages::COMPUTE,
-            ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size: None },
-            count: None,
-        })
-        .collect();
-    device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-        label: Some("pagelm"),
-        entries: &entries,
-    })
 }

@@ -109,7 +109,7 @@ impl ShaderKey {
                 });
             }
             Self::Attend(variant, kv, _) => {
-                pieces.push(kv_text(kv));
+                pieces.extend(kv_texts(kv));
                 pieces.push(match variant {
                     Variant::Serial => include_str!("kernels/attend_serial.wgsl"),
                     Variant::Workgroup => include_str!("kernels/attend_reduce.wgsl"),
@@ -161,15 +161,19 @@ fn push_emit(pieces: &mut Vec<&'static str>, emit: Emit) {
         Emit::Store => pieces.push(include_str!("kernels/emit_store.wgsl")),
         Emit::Add => pieces.push(include_str!("kernels/emit_add.wgsl")),
         Emit::Gated => pieces.push(include_str!("kernels/emit_gated.wgsl")),
-        Emit::Qkv { kv, .. } => pieces.extend([kv_text(kv), include_str!("kernels/emit_qkv.wgsl")]),
+        Emit::Qkv { kv, .. } => {
+            pieces.extend(kv_texts(kv));
+            pieces.push(include_str!("kernels/emit_qkv.wgsl"));
+        }
     }
 }
 
-fn kv_text(kv: KvType) -> &'static str {
-    match kv {
+fn kv_texts(kv: KvType) -> [&'static str; 2] {
+    let values = match kv {
         KvType::F16 => include_str!("kernels/kv_f16.wgsl"),
         KvType::F32 => include_str!("kernels/kv_f32.wgsl"),
-    }
+    };
+    [include_str!("kernels/kv_index.wgsl"), values]
 }
 
 fn tile_text(tile: u32) -> &'static str {

@@ -1,10 +1,5 @@
 // The cache in half precision: a pair of values a word, owned by one invocation.
 
-fn kv_index(slot: u32, which: u32, kv_head: u32) -> u32 {
-    let in_block = (which * BLOCK_TOKENS + slot % BLOCK_TOKENS) * constants.n_kv_heads + kv_head;
-    return (slot / BLOCK_TOKENS * 2u * BLOCK_TOKENS * constants.n_kv_heads + in_block) * HEAD_DIM;
-}
-
 // pack2x16float of a value beyond f16 is undefined, hence the clamp.
 fn kv_write(i: u32, a: f32, b: f32) {
     kv[i / 2u] = pack2x16float(clamp(vec2<f32>(a, b), vec2<f32>(-65504.0), vec2<f32>(65504.0)));

@@ -1,10 +1,5 @@
 // The cache in single precision.
 
-fn kv_index(slot: u32, which: u32, kv_head: u32) -> u32 {
-    let in_block = (which * BLOCK_TOKENS + slot % BLOCK_TOKENS) * constants.n_kv_heads + kv_head;
-    return (slot / BLOCK_TOKENS * 2u * BLOCK_TOKENS * constants.n_kv_heads + in_block) * HEAD_DIM;
-}
-
 fn kv_write(i: u32, a: f32, b: f32) {
     kv[i] = bitcast<u32>(a);
     kv[i + 1u] = bitcast<u32>(b);

@@ -1,0 +1,6 @@
+// Where a slot's keys (which = 0) or values (which = 1) of a head lie in a layer's cache, in values.
+
+fn kv_index(slot: u32, which: u32, kv_head: u32) -> u32 {
+    let in_block = (which * BLOCK_TOKENS + slot % BLOCK_TOKENS) * constants.n_kv_heads + kv_head;
+    return (slot / BLOCK_TOKENS * 2u * BLOCK_TOKENS * constants.n_kv_heads + in_block) * HEAD_DIM;
+}
