@@ -55,7 +55,9 @@ impl Answer {
     /// What it took, in a line.
     pub(super) fn summary(&self) -> String {
         let Usage { prompt_tokens, generated_tokens, prefill_ms, decode_ms } = self.usage;
-        let rate = |n: u32, ms: f64| if ms > 0.0 { format!(" ({:.1} tokens/s)", f64::from(n) * 1000.0 / ms) } else { String::new() };
+        let rate = |n: u32, ms: f64| {
+            if ms > 0.0 { format!(" ({:.1} tokens/s)", f64::from(n) * 1000.0 / ms) } else { String::new() }
+        };
         format!(
             "prompt: {prompt_tokens} tokens in {:.2} s{}; answer: {generated_tokens} tokens, {:.2} s after the first{}; ended by {}",
             prefill_ms / 1000.0,

@@ -80,8 +80,12 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Ask
         Some(Arg::Short('h') | Arg::Long("help")) => return Ok(Asked::Help(None)),
         Some(Arg::Short('V') | Arg::Long("version")) => return Ok(Asked::Version),
         Some(Arg::Value(name)) => name.to_string_lossy().into_owned(),
-        Some(Arg::Long(name)) => return Err(usage(None, format!("the command comes first, before --{name}"))),
-        Some(Arg::Short(name)) => return Err(usage(None, format!("the command comes first, before -{name}"))),
+        Some(Arg::Long(name)) => {
+            return Err(usage(None, format!("the command comes first, before --{name}")));
+        }
+        Some(Arg::Short(name)) => {
+            return Err(usage(None, format!("the command comes first, before -{name}")));
+        }
     };
     if name == "help" {
         return match parser.next().map_err(|error| usage(None, error.to_string()))? {
@@ -95,7 +99,9 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Ask
 
 fn command(name: &str) -> Result<Command, CliError> {
     Command::of(name).ok_or_else(|| match Command::nearest(name) {
-        Some(near) => usage(Some(near), format!("there is no command {name:?}; did you mean {}?", near.name())),
+        Some(near) => {
+            usage(Some(near), format!("there is no command {name:?}; did you mean {}?", near.name()))
+        }
         None => usage(None, format!("there is no command {name:?}")),
     })
 }
@@ -128,19 +134,22 @@ fn unknown(command: Command, name: &str) -> CliError {
     } else if takers.is_empty() {
         format!("unknown option --{name}")
     } else {
-        format!("`pagelm {}` takes no --{name}; {} does", command.name(), takers.join(", "))
+        format!("`pagelm {}` takes no --{name}, which belongs to {}", command.name(), takers.join(" and "))
     };
     usage(Some(command), sentence)
 }
 
 fn set_positional(arguments: &mut Arguments, command: Command, value: OsString) -> Result<(), CliError> {
-    let text = value.into_string().map_err(|value| usage(Some(command), format!("{value:?} is not UTF-8 text")))?;
+    let text =
+        value.into_string().map_err(|value| usage(Some(command), format!("{value:?} is not UTF-8 text")))?;
     let sentence = match (command, &arguments.positional) {
         (Command::Tokenize, None) => {
             arguments.positional = Some(text);
             return Ok(());
         }
-        (Command::Tokenize, Some(_)) => format!("one TEXT is tokenized, but {text:?} is another; quote a text with spaces"),
+        (Command::Tokenize, Some(_)) => {
+            format!("one TEXT is tokenized, but {text:?} is another; quote a text with spaces")
+        }
         (Command::Generate, _) => format!("{text:?} stands alone; a prompt is given as --prompt {text:?}"),
         _ => format!("{text:?} stands alone; `pagelm {}` takes options only", command.name()),
     };
@@ -158,9 +167,10 @@ fn check(arguments: &Arguments, command: Command) -> Result<(), CliError> {
         Command::Score if arguments.text.is_none() => missing("--text FILE"),
         Command::Generate => match (&arguments.prompt, &arguments.messages) {
             (None, None) => missing("the prompt, --prompt TEXT or --messages FILE.json,"),
-            (Some(_), Some(_)) => {
-                Err(usage(Some(command), "--prompt and --messages are both given, but one prompt is answered"))
-            }
+            (Some(_), Some(_)) => Err(usage(
+                Some(command),
+                "--prompt and --messages are both given, but one prompt is answered",
+            )),
             _ => Ok(()),
         },
         _ => Ok(()),
@@ -172,13 +182,15 @@ fn set(arguments: &mut Arguments, option: &OptionSpec, parser: &mut Parser) -> R
     if option.value.is_empty() {
         return set_flag(arguments, option.name, flag(option.name, parser)?);
     }
-    let value = parser.value().map_err(|_| format!("--{} has no value: it takes {}", option.name, option.value))?;
+    let missing = || format!("--{} has no value: it takes {}", option.name, option.value);
+    let value = parser.value().ok().ok_or_else(missing)?;
     match option.name {
         "model" => arguments.model = Some(value.into()),
         "messages" => arguments.messages = Some(value.into()),
         "text" => arguments.text = Some(value.into()),
         name => {
-            let value = value.into_string().map_err(|value| format!("--{name} is not UTF-8 text: {value:?}"))?;
+            let value =
+                value.into_string().map_err(|value| format!("--{name} is not UTF-8 text: {value:?}"))?;
             set_text(arguments, name, value)?;
         }
     }
@@ -205,7 +217,8 @@ fn set_text(arguments: &mut Arguments, name: &str, value: String) -> Result<(), 
     let value = value.as_str();
     match name {
         "device" => {
-            let choices = [("auto", DeviceChoice::Auto), ("gpu", DeviceChoice::Gpu), ("cpu", DeviceChoice::Cpu)];
+            let choices =
+                [("auto", DeviceChoice::Auto), ("gpu", DeviceChoice::Gpu), ("cpu", DeviceChoice::Cpu)];
             arguments.load.device = choice(name, value, &choices)?;
         }
         "precision" => {
@@ -225,7 +238,9 @@ fn set_text(arguments: &mut Arguments, name: &str, value: String) -> Result<(), 
         }
         "min-tokens" => arguments.sampling.min_tokens = number("min_tokens", value, FROM_0)?,
         "logprobs" => arguments.sampling.logprobs = Some(number("logprobs", value, TOP)?),
-        "prompt-logprobs" => arguments.sampling.prompt_logprobs = Some(number("prompt_logprobs", value, TOP)?),
+        "prompt-logprobs" => {
+            arguments.sampling.prompt_logprobs = Some(number("prompt_logprobs", value, TOP)?);
+        }
         _ => set_sampling(&mut arguments.sampling, name, value)?,
     }
     Ok(())
@@ -235,12 +250,14 @@ fn set_sampling(sampling: &mut GenerateOptions, name: &str, value: &str) -> Resu
     match name {
         "temperature" => sampling.temperature = number("temperature", value, "a finite number of 0 or more")?,
         "top-k" => {
-            sampling.top_k = number("top_k", value, "a whole number: 0 or -1 to keep all tokens, or 1 or more")?;
+            sampling.top_k =
+                number("top_k", value, "a whole number: 0 or -1 to keep all tokens, or 1 or more")?;
         }
         "top-p" => sampling.top_p = number("top_p", value, "a number greater than 0 and at most 1")?,
         "min-p" => sampling.min_p = number("min_p", value, "a number from 0 to 1")?,
         "repetition-penalty" => {
-            sampling.repetition_penalty = number("repetition_penalty", value, "a finite number greater than 0")?;
+            sampling.repetition_penalty =
+                number("repetition_penalty", value, "a finite number greater than 0")?;
         }
         "presence-penalty" => {
             sampling.presence_penalty = number("presence_penalty", value, "a number from -2 to 2")?;
@@ -248,7 +265,9 @@ fn set_sampling(sampling: &mut GenerateOptions, name: &str, value: &str) -> Resu
         "frequency-penalty" => {
             sampling.frequency_penalty = number("frequency_penalty", value, "a number from -2 to 2")?;
         }
-        "seed" => sampling.seed = Some(number("seed", value, "a whole number from 0 to 18446744073709551615")?),
+        "seed" => {
+            sampling.seed = Some(number("seed", value, "a whole number from 0 to 18446744073709551615")?);
+        }
         "stop" => sampling.stop.push(value.into()),
         "bad-words" => sampling.bad_words.push(value.into()),
         "stop-token-ids" => {
@@ -259,7 +278,9 @@ fn set_sampling(sampling: &mut GenerateOptions, name: &str, value: &str) -> Resu
         "logit-bias" => {
             const WANTED: &str = "a token id, =, and a number from -100 to 100, such as 42=-5";
             let (id, bias) = value.split_once('=').ok_or_else(|| refusal("logit_bias", value, WANTED))?;
-            sampling.logit_bias.push((number("logit_bias", id, WANTED)?, number("logit_bias", bias, WANTED)?));
+            sampling
+                .logit_bias
+                .push((number("logit_bias", id, WANTED)?, number("logit_bias", bias, WANTED)?));
         }
         other => unreachable!("the table has no other option than those here, but {other}"),
     }
@@ -337,7 +358,9 @@ mod tests {
             (&["--ignore-eos"], |o| o.ignore_eos = true),
             (&["--ignore-eos", "--ignore-eos=false"], |_| {}),
             (&["--bad-words", "x y", "--bad-words", "z"], |o| o.bad_words = vec!["x y".into(), "z".into()]),
-            (&["--logit-bias", "5=-2.5", "--logit-bias", "6=1"], |o| o.logit_bias = vec![(5, -2.5), (6, 1.0)]),
+            (&["--logit-bias", "5=-2.5", "--logit-bias", "6=1"], |o| {
+                o.logit_bias = vec![(5, -2.5), (6, 1.0)];
+            }),
             (&["--logprobs", "20"], |o| o.logprobs = Some(20)),
             (&["--prompt-logprobs", "0"], |o| o.prompt_logprobs = Some(0)),
             (&["--keep-special-tokens"], |o| o.skip_special_tokens = false),

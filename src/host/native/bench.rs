@@ -74,7 +74,8 @@ type Times = Vec<Vec<Duration>>;
 pub(super) async fn bench(arguments: &Arguments) -> Result<(), CliError> {
     let prompt_tokens = arguments.prompt_tokens.unwrap_or(PROMPT_TOKENS);
     let max_tokens = arguments.max_tokens.unwrap_or(MAX_TOKENS);
-    let counts = if arguments.sequences.is_empty() { SEQUENCES.to_vec() } else { arguments.sequences.clone() };
+    let counts =
+        if arguments.sequences.is_empty() { SEQUENCES.to_vec() } else { arguments.sequences.clone() };
     let opened = Opened::open(arguments).await?;
     opened.check_sampling(&GenerateOptions { max_tokens: Some(max_tokens), ..GenerateOptions::default() })?;
     let (opened, needed_tokens) = with_room(opened, arguments, prompt_tokens, max_tokens, &counts)?;
@@ -103,7 +104,11 @@ pub(super) async fn bench(arguments: &Arguments) -> Result<(), CliError> {
     }
     output::progress("");
     let device = DeviceJson::of(&running.info);
-    if arguments.json { output::put_json(&BenchJson { device, results }) } else { output::put(&table(&results)) }
+    if arguments.json {
+        output::put_json(&BenchJson { device, results })
+    } else {
+        output::put(&table(&results))
+    }
 }
 
 /// Makes room for all sequences at once; gives the tokens of it.
@@ -165,7 +170,8 @@ fn summarize(load: Load, runs: &[Times]) -> ResultJson {
     let (mut n_decoded, mut n_generated) = (0, 0);
     let (mut token_ms, mut first_token_ms) = (Vec::new(), Vec::new());
     for times in runs {
-        let all_have_first = times.iter().filter_map(|times| times.first()).max().copied().unwrap_or_default();
+        let all_have_first =
+            times.iter().filter_map(|times| times.first()).max().copied().unwrap_or_default();
         let end = times.iter().filter_map(|times| times.last()).max().copied().unwrap_or_default();
         prefill_secs += all_have_first.as_secs_f64();
         decode_secs += (end - all_have_first).as_secs_f64();
@@ -194,12 +200,30 @@ fn summarize(load: Load, runs: &[Times]) -> ResultJson {
 fn table(results: &[ResultJson]) -> String {
     let mut text = format!(
         "{:>9}  {:>9}  {:>9}  {:>9}  {:>31}  {:>31}\n{:>9}  {:>9}  {:>9}  {:>9}  {:>7} {:>7} {:>7} {:>7}  {:>7} {:>7} {:>7} {:>7}\n",
-        "", "prefill", "decode", "total", "ms between tokens", "ms to the first token",
-        "sequences", "tokens/s", "tokens/s", "tokens/s", "mean", "p50", "p95", "p99", "mean", "p50", "p95", "p99",
+        "",
+        "prefill",
+        "decode",
+        "total",
+        "ms between tokens",
+        "ms to the first token",
+        "sequences",
+        "tokens/s",
+        "tokens/s",
+        "tokens/s",
+        "mean",
+        "p50",
+        "p95",
+        "p99",
+        "mean",
+        "p50",
+        "p95",
+        "p99",
     );
     for result in results {
         let times = |percentiles: &Option<Percentiles>| match percentiles {
-            Some(Percentiles { mean, p50, p95, p99 }) => format!("{mean:>7.1} {p50:>7.1} {p95:>7.1} {p99:>7.1}"),
+            Some(Percentiles { mean, p50, p95, p99 }) => {
+                format!("{mean:>7.1} {p50:>7.1} {p95:>7.1} {p99:>7.1}")
+            }
             None => format!("{:>31}", "-"),
         };
         let decode = result.decode_tokens_per_sec.map_or("-".into(), |rate| format!("{rate:.2}"));
@@ -222,9 +246,15 @@ mod tests {
     #[test]
     fn percentiles_by_nearest_rank() {
         let hundred: Vec<f64> = (1..=100).rev().map(f64::from).collect();
-        assert_eq!(Percentiles::of(&hundred), Some(Percentiles { mean: 50.5, p50: 50.0, p95: 95.0, p99: 99.0 }));
+        assert_eq!(
+            Percentiles::of(&hundred),
+            Some(Percentiles { mean: 50.5, p50: 50.0, p95: 95.0, p99: 99.0 })
+        );
         assert_eq!(Percentiles::of(&[7.0]), Some(Percentiles { mean: 7.0, p50: 7.0, p95: 7.0, p99: 7.0 }));
-        assert_eq!(Percentiles::of(&[4.0, 1.0, 3.0]), Some(Percentiles { mean: 2.667, p50: 3.0, p95: 4.0, p99: 4.0 }));
+        assert_eq!(
+            Percentiles::of(&[4.0, 1.0, 3.0]),
+            Some(Percentiles { mean: 2.667, p50: 3.0, p95: 4.0, p99: 4.0 })
+        );
         assert_eq!(Percentiles::of(&[]), None);
     }
 
@@ -237,8 +267,14 @@ mod tests {
         assert_eq!(result.prefill_tokens_per_sec, 20.0 / 4.0);
         assert_eq!(result.decode_tokens_per_sec, Some(5.0 / 4.0));
         assert_eq!(result.total_tokens_per_sec, 8.0 / 8.0);
-        assert_eq!(result.token_ms, Some(Percentiles { mean: 1200.0, p50: 1000.0, p95: 2000.0, p99: 2000.0 }));
-        assert_eq!(result.first_token_ms, Some(Percentiles { mean: 3000.0, p50: 2000.0, p95: 4000.0, p99: 4000.0 }));
+        assert_eq!(
+            result.token_ms,
+            Some(Percentiles { mean: 1200.0, p50: 1000.0, p95: 2000.0, p99: 2000.0 })
+        );
+        assert_eq!(
+            result.first_token_ms,
+            Some(Percentiles { mean: 3000.0, p50: 2000.0, p95: 4000.0, p99: 4000.0 })
+        );
     }
 
     #[test]

@@ -46,7 +46,9 @@ pub(super) async fn chat(arguments: &Arguments) -> Result<(), CliError> {
         return Err(CliError::Input(TextError::NoTemplate.to_string()));
     }
     let mut running = opened.load(arguments).await?;
-    output::note("Write a message and press Enter; /new begins anew, /system TEXT with a system prompt, /exit ends.");
+    output::note(
+        "Write a message and press Enter; /new begins anew, /system TEXT with a system prompt, /exit ends.",
+    );
 
     let mut system = None;
     let mut messages: Vec<Message> = Vec::new();
@@ -61,7 +63,9 @@ pub(super) async fn chat(arguments: &Arguments) -> Result<(), CliError> {
                 system = Some(text).filter(|text| !text.is_empty()).map(|text| Message::text("system", text));
                 output::note("A new conversation begins.");
             }
-            Line::Unknown(word) => output::note(&format!("there is no {word}, only /new, /system TEXT and /exit")),
+            Line::Unknown(word) => {
+                output::note(&format!("there is no {word}, only /new, /system TEXT and /exit"));
+            }
             Line::Message(text) => {
                 messages.push(Message::text("user", text));
                 let conversation = system.iter().chain(&messages).cloned().collect();

@@ -4,11 +4,11 @@ use std::io::{self, IsTerminal as _};
 
 use serde::Serialize;
 
+use super::CliError;
 use super::answer::Answer;
 use super::arguments::Arguments;
 use super::model::{self, Opened};
 use super::output::{self, DeviceJson, LogprobJson, rounded_ms};
-use super::CliError;
 use crate::protocol::{FinishReason, GenerateOptions, Prompt, TokenLogprob};
 
 #[derive(Serialize)]

@@ -91,7 +91,10 @@ impl AdapterJson {
 /// Runs `pagelm info`.
 pub(super) async fn info(arguments: &Arguments) -> Result<(), CliError> {
     let opened = Opened::open(arguments).await?;
-    let gpu = match Gpu::open(arguments.adapter_name.as_deref()).await.map_err(|error| (error.to_string(), CliError::from(error))) {
+    let gpu = match Gpu::open(arguments.adapter_name.as_deref())
+        .await
+        .map_err(|error| (error.to_string(), CliError::from(error)))
+    {
         Ok(gpu) => Ok(gpu),
         // A name that no GPU has is bad input; no GPU at all is something to tell.
         Err((_, refusal @ CliError::Input(_))) => return Err(refusal),
@@ -102,7 +105,12 @@ pub(super) async fn info(arguments: &Arguments) -> Result<(), CliError> {
     if arguments.json { output::put_json(&described) } else { output::put(&text(&described)) }
 }
 
-fn collect(opened: &Opened, arguments: &Arguments, gpu: Result<Gpu, String>, devices: Vec<AdapterJson>) -> InfoJson {
+fn collect(
+    opened: &Opened,
+    arguments: &Arguments,
+    gpu: Result<Gpu, String>,
+    devices: Vec<AdapterJson>,
+) -> InfoJson {
     let described = &opened.described;
     let (header, config, tokenizer) = (described.header(), described.config(), described.tokenizer());
     let mut block_types: BTreeMap<_, (u64, u64)> = BTreeMap::new();
@@ -165,10 +173,17 @@ fn text(info: &InfoJson) -> String {
         "sizes",
         format!(
             "{} layers, width {}, {} query and {} KV heads of {}, MLP {}, vocabulary {}",
-            sizes.layers, sizes.width, sizes.heads, sizes.kv_heads, sizes.head_dim, sizes.mlp_width, sizes.vocabulary
+            sizes.layers,
+            sizes.width,
+            sizes.heads,
+            sizes.kv_heads,
+            sizes.head_dim,
+            sizes.mlp_width,
+            sizes.vocabulary
         ),
     );
-    let each = |block: &BlockTypeJson| format!("{} {} ({})", block.tensors, block.name, output::bytes(block.bytes));
+    let each =
+        |block: &BlockTypeJson| format!("{} {} ({})", block.tensors, block.name, output::bytes(block.bytes));
     line("tensors", info.block_types.iter().map(each).collect::<Vec<_>>().join(", "));
     let pre = info.tokenizer.pre.as_deref().unwrap_or("no pre-tokenizer");
     let template = if info.chat_template { "with a chat template" } else { "no chat template" };
@@ -187,7 +202,9 @@ fn text(info: &InfoJson) -> String {
     );
     match (&info.device, &info.device_problem) {
         (Some(device), _) => line("device", device.line()),
-        (None, problem) => line("device", format!("none: {}", problem.as_deref().unwrap_or("no reason known"))),
+        (None, problem) => {
+            line("device", format!("none: {}", problem.as_deref().unwrap_or("no reason known")));
+        }
     }
     for device in &info.devices {
         line("available", device.line());

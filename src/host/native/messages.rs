@@ -23,7 +23,10 @@ fn message(place: &str, value: &Value) -> Result<Message, String> {
     let tool_calls = match fields.get("tool_calls") {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Array(calls)) => {
-            let each = calls.iter().enumerate().map(|(i, call)| tool_call(&format!("{place}.tool_calls[{i}]"), call));
+            let each = calls
+                .iter()
+                .enumerate()
+                .map(|(i, call)| tool_call(&format!("{place}.tool_calls[{i}]"), call));
             each.collect::<Result<_, _>>()?
         }
         Some(other) => return Err(wrong(&format!("{place}.tool_calls"), "an array", other)),
@@ -48,7 +51,9 @@ fn content(place: &str, value: Option<&Value>) -> Result<Vec<ContentPart>, Strin
 fn part(place: &str, value: &Value) -> Result<ContentPart, String> {
     let fields = object(place, value, &["type", "text"])?;
     match (fields.get("type"), fields.get("text")) {
-        (Some(Value::String(kind)), Some(Value::String(text))) if kind == "text" => Ok(ContentPart::Text(text.clone())),
+        (Some(Value::String(kind)), Some(Value::String(text))) if kind == "text" => {
+            Ok(ContentPart::Text(text.clone()))
+        }
         _ => Err(wrong(place, "{\"type\": \"text\", \"text\": \"…\"}", value)),
     }
 }
@@ -59,7 +64,11 @@ fn tool_call(place: &str, value: &Value) -> Result<ToolCall, String> {
     let place = format!("{place}.function");
     let function = object(&place, fields.get("function").unwrap_or(&Value::Null), &["name", "arguments"])?;
     let Some(Value::String(name)) = function.get("name") else {
-        return Err(wrong(&format!("{place}.name"), "a string", function.get("name").unwrap_or(&Value::Null)));
+        return Err(wrong(
+            &format!("{place}.name"),
+            "a string",
+            function.get("name").unwrap_or(&Value::Null),
+        ));
     };
     let arguments = match function.get("arguments") {
         Some(Value::String(json)) => json.clone(),
@@ -76,7 +85,9 @@ fn tool_call(place: &str, value: &Value) -> Result<ToolCall, String> {
 fn object<'a>(place: &str, value: &'a Value, known: &[&str]) -> Result<&'a Map<String, Value>, String> {
     let fields = value.as_object().ok_or_else(|| wrong(place, "an object", value))?;
     match fields.keys().find(|field| !known.contains(&field.as_str())) {
-        Some(field) => Err(format!("{place} has a field {field:?}, but only {} are understood", known.join(", "))),
+        Some(field) => {
+            Err(format!("{place} has a field {field:?}, but only {} are understood", known.join(", ")))
+        }
         None => Ok(fields),
     }
 }
@@ -126,10 +137,19 @@ mod tests {
             ("[1]", "messages[0] must be an object; found a number"),
             (r#"[{"content": "x"}]"#, "messages[0].role must be a string; found nothing"),
             (r#"[{"role": "user"}]"#, "messages[0] has neither content nor tool_calls"),
-            (r#"[{"role": "user", "content": 1}]"#, "messages[0].content must be a string or an array of parts"),
-            (r#"[{"role": "user", "content": [{"type": "image_url"}]}]"#, "messages[0].content[0] must be {\"type\": \"text\""),
+            (
+                r#"[{"role": "user", "content": 1}]"#,
+                "messages[0].content must be a string or an array of parts",
+            ),
+            (
+                r#"[{"role": "user", "content": [{"type": "image_url"}]}]"#,
+                "messages[0].content[0] must be {\"type\": \"text\"",
+            ),
             (r#"[{"role": "user", "content": "x", "name": "y"}]"#, "messages[0] has a field \"name\""),
-            (r#"[{"role": "a", "tool_calls": [{}]}]"#, "messages[0].tool_calls[0].function must be an object; found nothing"),
+            (
+                r#"[{"role": "a", "tool_calls": [{}]}]"#,
+                "messages[0].tool_calls[0].function must be an object; found nothing",
+            ),
         ] {
             let error = parse(json).unwrap_err();
             assert!(error.starts_with(expected), "{json}: {error}");

@@ -80,7 +80,8 @@ impl Opened {
         let tokenizer = self.described.tokenizer();
         let params = options::sampling_params(sampling, tokenizer, 0).map_err(|error| input(&error))?;
         params.validate(self.described.config().vocab_size).map_err(|error| input(&error))?;
-        StopStrings::new(sampling.stop.clone(), sampling.include_stop_str_in_output).map_err(|error| input(&error))?;
+        StopStrings::new(sampling.stop.clone(), sampling.include_stop_str_in_output)
+            .map_err(|error| input(&error))?;
         Ok(())
     }
 
@@ -156,7 +157,9 @@ pub(super) fn read_text(path: &Path) -> Result<String, CliError> {
         .map_err(|error| CliError::Input(format!("cannot read {name}: {error}")))?;
     if bytes.len() as u64 > MAX_TEXT_BYTES {
         let most = output::bytes(MAX_TEXT_BYTES);
-        return Err(CliError::Input(format!("{name} has more than {most}; no model reads a text so long, cut it")));
+        return Err(CliError::Input(format!(
+            "{name} has more than {most}; no model reads a text so long, cut it"
+        )));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();

@@ -25,7 +25,10 @@ pub(super) async fn score(arguments: &Arguments) -> Result<(), CliError> {
     let tokens = ids.len();
     if tokens < 2 {
         let found = if tokens == 1 { "1 token" } else { "no tokens" };
-        let sentence = format!("{} has {found}, but a score needs at least 2: one to predict from and one to predict", path.display());
+        let sentence = format!(
+            "{} has {found}, but a score needs at least 2: one to predict from and one to predict",
+            path.display()
+        );
         return Err(CliError::Input(sentence));
     }
     opened = fit(opened, arguments, tokens)?;
@@ -73,7 +76,9 @@ fn fit(opened: Opened, arguments: &Arguments, tokens: usize) -> Result<Opened, C
                 format!("the model reads {most} at most: cut the text")
             };
             let context = opened.described.context();
-            let sentence = format!("the text has {tokens} tokens, and a context of {context} tokens does not hold them and one more; {asked}");
+            let sentence = format!(
+                "the text has {tokens} tokens, and a context of {context} tokens does not hold them and one more; {asked}"
+            );
             return Err(CliError::Input(sentence));
         }
         return Ok(opened);

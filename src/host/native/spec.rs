@@ -46,29 +46,94 @@ const OPTIONS: [OptionSpec; 34] = [
     option(Group::Model, "device", "auto|gpu|cpu", "what computes (default auto)"),
     option(Group::Model, "precision", "exact|fast", "arithmetic of activations (default exact)"),
     option(Group::Model, "kv", "f16|f32", "number type of the KV cache (default f16)"),
-    option(Group::Model, "context", "N", "longest conversation in tokens (default: the model's own, or 4096 where that is larger)"),
-    option(Group::Model, "adapter-name", "SUBSTRING", "take the GPU with this in its name; `pagelm devices` lists them"),
+    option(
+        Group::Model,
+        "context",
+        "N",
+        "longest conversation in tokens (default: the model's own, at most 4096)",
+    ),
+    option(
+        Group::Model,
+        "adapter-name",
+        "SUBSTRING",
+        "take the GPU with this in its name; `pagelm devices` lists them",
+    ),
     option(Group::Prompt, "prompt", "TEXT", "raw text: no template, special tokens parsed"),
-    option(Group::Prompt, "messages", "FILE.json", "a conversation: [{\"role\": \"user\", \"content\": \"…\"}, …], through the model's template"),
-    option(Group::Sampling, "max-tokens", "N", "most tokens to generate (default 16; chat: what the context leaves)"),
-    option(Group::Sampling, "min-tokens", "N", "hold back what ends an answer until so many tokens are out (default 0)"),
+    option(
+        Group::Prompt,
+        "messages",
+        "FILE.json",
+        "a conversation: [{\"role\": \"user\", \"content\": \"…\"}, …], through the model's template",
+    ),
+    option(
+        Group::Sampling,
+        "max-tokens",
+        "N",
+        "most tokens to generate (default 16; chat: what the context leaves)",
+    ),
+    option(
+        Group::Sampling,
+        "min-tokens",
+        "N",
+        "hold back what ends an answer until so many tokens are out (default 0)",
+    ),
     option(Group::Sampling, "temperature", "T", "divides the logits; 0 is greedy (default 1)"),
     option(Group::Sampling, "top-k", "K", "keep the K likeliest tokens; 0 or -1 keeps all (default 0)"),
-    option(Group::Sampling, "top-p", "P", "keep the likeliest tokens that sum to P, above 0, at most 1 (default 1)"),
-    option(Group::Sampling, "min-p", "P", "drop tokens less likely than P times the likeliest, 0 to 1 (default 0)"),
+    option(
+        Group::Sampling,
+        "top-p",
+        "P",
+        "keep the likeliest tokens that sum to P, above 0, at most 1 (default 1)",
+    ),
+    option(
+        Group::Sampling,
+        "min-p",
+        "P",
+        "drop tokens less likely than P times the likeliest, 0 to 1 (default 0)",
+    ),
     option(Group::Sampling, "repetition-penalty", "X", "for tokens in prompt or output, above 0 (default 1)"),
-    option(Group::Sampling, "presence-penalty", "X", "subtracted once from tokens in the output, -2 to 2 (default 0)"),
-    option(Group::Sampling, "frequency-penalty", "X", "subtracted for each time in the output, -2 to 2 (default 0)"),
-    option(Group::Sampling, "seed", "S", "repeats the answer on the same device and build (default: another each time)"),
+    option(
+        Group::Sampling,
+        "presence-penalty",
+        "X",
+        "subtracted once from tokens in the output, -2 to 2 (default 0)",
+    ),
+    option(
+        Group::Sampling,
+        "frequency-penalty",
+        "X",
+        "subtracted for each time in the output, -2 to 2 (default 0)",
+    ),
+    option(
+        Group::Sampling,
+        "seed",
+        "S",
+        "repeats the answer on the same device and build (default: another each time)",
+    ),
     option(Group::Sampling, "stop", "STR", "ends the answer where this text appears; may be repeated"),
     option(Group::Sampling, "stop-token-ids", "ID,ID…", "tokens that end the answer"),
     option(Group::Sampling, "include-stop-str-in-output", "", "keep the stop string in the text"),
     option(Group::Sampling, "ignore-eos", "", "go on past end-of-generation tokens"),
     option(Group::Sampling, "bad-words", "TEXT", "must not be generated; may be repeated"),
-    option(Group::Sampling, "logit-bias", "ID=BIAS", "added to a token's logit, -100 to 100; may be repeated"),
-    option(Group::Sampling, "skip-special-tokens", "", "leave special tokens out of the text (the default; =false keeps them)"),
+    option(
+        Group::Sampling,
+        "logit-bias",
+        "ID=BIAS",
+        "added to a token's logit, -100 to 100; may be repeated",
+    ),
+    option(
+        Group::Sampling,
+        "skip-special-tokens",
+        "",
+        "leave special tokens out of the text (the default; =false keeps them)",
+    ),
     option(Group::Sampling, "keep-special-tokens", "", "the same as --skip-special-tokens=false"),
-    option(Group::Logprobs, "logprobs", "N", "log-probabilities of each token and the N likeliest, 0 to 20; on stderr, or in the JSON"),
+    option(
+        Group::Logprobs,
+        "logprobs",
+        "N",
+        "log-probabilities of each token and the N likeliest, 0 to 20; on stderr, or in the JSON",
+    ),
     option(Group::Logprobs, "prompt-logprobs", "N", "the same for the prompt's tokens"),
     option(Group::Score, "text", "FILE", "the text to score, UTF-8"),
     option(Group::Bench, "prompt-tokens", "P", "tokens of each prompt (default 64)"),
@@ -82,15 +147,8 @@ const ABOUT: &str = "pagelm runs language models on the GPU.";
 
 impl Command {
     /// All, in the order of the help text.
-    pub(super) const ALL: [Self; 7] = [
-        Self::Generate,
-        Self::Chat,
-        Self::Info,
-        Self::Tokenize,
-        Self::Score,
-        Self::Bench,
-        Self::Devices,
-    ];
+    pub(super) const ALL: [Self; 7] =
+        [Self::Generate, Self::Chat, Self::Info, Self::Tokenize, Self::Score, Self::Bench, Self::Devices];
 
     /// As it is typed.
     pub(super) fn name(self) -> &'static str {
@@ -120,9 +178,13 @@ impl Command {
         match self {
             Self::Info => "pagelm info --model PATH [--json]",
             Self::Tokenize => "pagelm tokenize --model PATH [--json] TEXT",
-            Self::Generate => "pagelm generate --model PATH (--prompt TEXT | --messages FILE.json) [options] [--json]",
+            Self::Generate => {
+                "pagelm generate --model PATH (--prompt TEXT | --messages FILE.json) [options] [--json]"
+            }
             Self::Score => "pagelm score --model PATH --text FILE [--json]",
-            Self::Bench => "pagelm bench --model PATH [--prompt-tokens P --max-tokens N --sequences 1,2,4,8 --runs R] [--json]",
+            Self::Bench => {
+                "pagelm bench --model PATH [--prompt-tokens P --max-tokens N --sequences 1,2,4,8 --runs R] [--json]"
+            }
             Self::Chat => "pagelm chat --model PATH [options]",
             Self::Devices => "pagelm devices [--json]",
         }
@@ -200,7 +262,11 @@ impl Command {
 
 /// Which commands take an option.
 pub(super) fn takers(name: &str) -> Vec<&'static str> {
-    Command::ALL.iter().filter(|command| command.option(name).is_some()).map(|command| command.name()).collect()
+    Command::ALL
+        .iter()
+        .filter(|command| command.option(name).is_some())
+        .map(|command| command.name())
+        .collect()
 }
 
 /// A line or two on how to do it right.
@@ -248,13 +314,20 @@ pub(super) fn help(command: Option<Command>) -> String {
 /// What is typed, and what it means: beside it, or below where it is long.
 fn line(text: &mut String, typed: &str, meaning: &str) {
     let fits = typed.chars().count() <= 32;
-    let _ = if fits { writeln!(text, "  {typed:<32}  {meaning}") } else { writeln!(text, "  {typed}\n      {meaning}") };
+    let _ = if fits {
+        writeln!(text, "  {typed:<32}  {meaning}")
+    } else {
+        writeln!(text, "  {typed}\n      {meaning}")
+    };
 }
 
 /// The candidate that differs by the fewest edits, if those are few.
 fn nearest(name: &str, candidates: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let measured = candidates.map(|candidate| (edits(name, candidate), candidate));
-    measured.min_by_key(|(n_edits, _)| *n_edits).filter(|(n_edits, found)| *n_edits <= found.len() / 3 + 1).map(|(_, found)| found)
+    measured
+        .min_by_key(|(n_edits, _)| *n_edits)
+        .filter(|(n_edits, found)| *n_edits <= found.len() / 3 + 1)
+        .map(|(_, found)| found)
 }
 
 /// Insertions, removals and replacements of characters that make `from` into `to` (Levenshtein 1966).
@@ -278,7 +351,9 @@ mod tests {
 
     #[test]
     fn edits_are_counted() {
-        for (from, to, expected) in [("", "", 0), ("", "abc", 3), ("abc", "abc", 0), ("promt", "prompt", 1), ("kitten", "sitting", 3)] {
+        for (from, to, expected) in
+            [("", "", 0), ("", "abc", 3), ("abc", "abc", 0), ("promt", "prompt", 1), ("kitten", "sitting", 3)]
+        {
             assert_eq!((edits(from, to), edits(to, from)), (expected, expected), "{from} {to}");
         }
     }
