@@ -464,7 +464,9 @@ impl DeviceKind {
 
 /// Why bytes are not a message.
 #[derive(Debug, thiserror::Error)]
-#[error("not a message of protocol version {VERSION}: {0}; reload the page so that it and its engine are of one build")]
+#[error(
+    "not a message of protocol version {VERSION}: {0}; reload the page so that it and its engine are of one build"
+)]
 pub struct DecodeError(#[from] postcard::Error);
 
 /// A message as bytes.

@@ -24,8 +24,15 @@ use random_model::{RandomModel, Shape};
 const CAPACITY: Capacity = Capacity { decode_rows: 8, prefill_rows: 32, logit_rows: 8, context: 64 };
 
 fn shape(qkv: [BlockType; 3]) -> Shape {
-    let sizes =
-        Sizes { n_layers: 1, width: 64, n_heads: 4, n_kv_heads: 2, head_dim: 16, mlp_width: 96, vocab_size: 40 };
+    let sizes = Sizes {
+        n_layers: 1,
+        width: 64,
+        n_heads: 4,
+        n_kv_heads: 2,
+        head_dim: 16,
+        mlp_width: 96,
+        vocab_size: 40,
+    };
     Shape {
         sizes,
         embedding: Q8_0,
@@ -74,11 +81,7 @@ fn count(plan: &Plan, variant: Variant) -> (usize, usize) {
 #[test]
 fn a_layer_decodes_in_as_many_dispatches_as_stated() {
     // DESIGN.md, truth 2: 7 where q, k and v are of one block type, +1 for each further one; 4 outside the layers.
-    let table = [
-        ([Q4_1, Q4_1, Q4_1], 7),
-        ([Q4_1, Q4_1, Q8_0], 8),
-        ([Q4_1, Q8_0, F16], 9),
-    ];
+    let table = [([Q4_1, Q4_1, Q4_1], 7), ([Q4_1, Q4_1, Q8_0], 8), ([Q4_1, Q8_0, F16], 9)];
     for variant in [Variant::Serial, Variant::Workgroup] {
         for (qkv, most) in table {
             let (layer, outside) = count(&plan(qkv), variant);
@@ -107,9 +110,11 @@ fn weights_are_read_once_for_each_kind_and_tile_of_rows() {
 fn a_decode_step_is_one_write_and_one_submit_and_makes_nothing() {
     let random = RandomModel::new(&shape([Q4_1, Q4_1, Q4_1]), 3);
     let gpu = pollster::block_on(Gpu::open(None)).unwrap();
-    let mut model = pollster::block_on(GpuModel::new(Rc::new(gpu), random.plan.clone(), CAPACITY, 256)).unwrap();
+    let mut model =
+        pollster::block_on(GpuModel::new(Rc::new(gpu), random.plan.clone(), CAPACITY, 256)).unwrap();
     random.write(&model, 8);
-    let expected_dispatches = lowered(&random.plan, model.variant()).iter().filter(|d| d.rows != Rows::Prefill).count();
+    let expected_dispatches =
+        lowered(&random.plan, model.variant()).iter().filter(|d| d.rows != Rows::Prefill).count();
     let mut before = model.counters();
     for step in 0..5u32 {
         let mut batch = Batch::default();
@@ -133,5 +138,9 @@ fn weights_stay_packed_on_the_device() {
     let gpu = pollster::block_on(Gpu::open(None)).unwrap();
     let model = pollster::block_on(GpuModel::new(Rc::new(gpu), random.plan.clone(), CAPACITY, 256)).unwrap();
     let file_bytes: usize = random.files.iter().map(Vec::len).sum();
-    assert!(model.weight_bytes() as f64 <= 1.1 * file_bytes as f64, "{} of {file_bytes}", model.weight_bytes());
+    assert!(
+        model.weight_bytes() as f64 <= 1.1 * file_bytes as f64,
+        "{} of {file_bytes}",
+        model.weight_bytes()
+    );
 }

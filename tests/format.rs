@@ -1,4 +1,5 @@
 //! The GGUF reader against files of an independent writer, cut and corrupted in every place, and against a real model.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 #[path = "support/gguf_writer.rs"]
 mod gguf_writer;

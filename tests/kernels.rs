@@ -43,13 +43,29 @@ macro_rules! gpu_test {
 const CAPACITY: Capacity = Capacity { decode_rows: 16, prefill_rows: 64, logit_rows: 24, context: 128 };
 const VARIANTS: [Variant; 2] = [Variant::Serial, Variant::Workgroup];
 
-const fn sizes(width: usize, heads: [usize; 2], head_dim: usize, mlp_width: usize, vocab_size: usize) -> Sizes {
+const fn sizes(
+    width: usize,
+    heads: [usize; 2],
+    head_dim: usize,
+    mlp_width: usize,
+    vocab_size: usize,
+) -> Sizes {
     Sizes { n_layers: 1, width, n_heads: heads[0], n_kv_heads: heads[1], head_dim, mlp_width, vocab_size }
 }
 
 const fn shape(sizes: Sizes, all: BlockType, pairs: RotaryPairs, kv: KvType) -> Shape {
     let qkv = [all, all, all];
-    Shape { sizes, embedding: all, qkv, attention_output: all, gate_up: all, down: all, head: None, pairs, kv }
+    Shape {
+        sizes,
+        embedding: all,
+        qkv,
+        attention_output: all,
+        gate_up: all,
+        down: all,
+        head: None,
+        pairs,
+        kv,
+    }
 }
 
 const ADJACENT: RotaryPairs = RotaryPairs::Adjacent;
@@ -122,7 +138,12 @@ fn error(got: &[f32], expected: &[f64]) -> f64 {
 
 fn check(what: &str, got: &[f32], expected: &[f64], bound: f64) {
     let found = error(got, expected);
-    assert!(found <= bound, "{what}: error {found:.2e} is over {bound:.0e}; got {:?}, expected {:?}", &got[..got.len().min(8)], &expected[..got.len().min(8)]);
+    assert!(
+        found <= bound,
+        "{what}: error {found:.2e} is over {bound:.0e}; got {:?}, expected {:?}",
+        &got[..got.len().min(8)],
+        &expected[..got.len().min(8)]
+    );
 }
 
 async fn compare_with_reference(shape: Shape, gpu: Gpu, label: &str) {
@@ -152,9 +173,24 @@ async fn compare_with_reference(shape: Shape, gpu: Gpu, label: &str) {
                 values[start as usize + at * width..][..width].to_vec()
             };
             let what = |region: &str| format!("{label}, step {n}, row {row}: {region}");
-            check(&what("attended"), &region(&inputs, layout.attended, attention), &expected.attended[row], bound);
-            check(&what("gated"), &region(&outputs, layout.gated, sizes.mlp_width), &expected.gated[row], bound);
-            check(&what("hidden"), &region(&hidden, layout.hidden, sizes.width), &expected.hidden[row], bound);
+            check(
+                &what("attended"),
+                &region(&inputs, layout.attended, attention),
+                &expected.attended[row],
+                bound,
+            );
+            check(
+                &what("gated"),
+                &region(&outputs, layout.gated, sizes.mlp_width),
+                &expected.gated[row],
+                bound,
+            );
+            check(
+                &what("hidden"),
+                &region(&hidden, layout.hidden, sizes.width),
+                &expected.hidden[row],
+                bound,
+            );
         }
         assert_eq!(logits.len(), batch.logit_rows.len() * sizes.vocab_size);
         for (i, row) in logits.chunks(sizes.vocab_size).enumerate() {

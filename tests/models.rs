@@ -50,7 +50,8 @@ async fn load(variant: Variant, kv: KvType) -> Loaded {
     let options = LoadOptions { kv, context: Some(512), ..LoadOptions::default() };
     let gpu = Gpu::open(None).await.unwrap().with_variant(variant);
     let is_software = gpu.summary().is_software;
-    let loaded = describe(&source, &options).await.unwrap().load(&source, Rc::new(gpu), |_, _| {}).await.unwrap();
+    let loaded =
+        describe(&source, &options).await.unwrap().load(&source, Rc::new(gpu), |_, _| {}).await.unwrap();
     let kind = if is_software { DeviceKind::Software } else { DeviceKind::Gpu };
     assert_eq!(loaded.info.device_kind, kind, "the device that was asked for computes");
     loaded
@@ -106,7 +107,9 @@ fn expected_logits(prompt: usize) -> Vec<Vec<f32>> {
 
 fn prompts() -> Vec<Vec<u32>> {
     let expected: Value = serde_json::from_str(EXPECTED).unwrap();
-    let ids = |prompt: &Value| prompt["ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect();
+    let ids = |prompt: &Value| {
+        prompt["ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+    };
     expected["prompts"].as_array().unwrap().iter().map(ids).collect()
 }
 
@@ -123,7 +126,10 @@ gpu_test!(logits_are_those_of_transformers, async {
                 for kind in [RowKind::Prefill, RowKind::Decode] {
                     let got = logits_of(&mut loaded, ids, kind, &scattered_blocks()).await;
                     let found = error(&got, &expected_logits(i));
-                    assert!(found <= bound, "prompt {i}, {variant:?}, {kv:?}, {kind:?}: {found:.2e} is over {bound:.0e}");
+                    assert!(
+                        found <= bound,
+                        "prompt {i}, {variant:?}, {kv:?}, {kind:?}: {found:.2e} is over {bound:.0e}"
+                    );
                 }
             }
         }

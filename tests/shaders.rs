@@ -9,6 +9,9 @@ use pagelm::gpu::shader::ShaderKey;
 /// Head widths of today's models, and the narrowest.
 const HEAD_DIMS: [u32; 6] = [4, 32, 64, 80, 128, 256];
 
+/// What WebGPU has without asking: packing halves is core there.
+const CAPABILITIES: Capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+
 /// WebGPU's default limits.
 const MAX_STORAGE_BUFFERS: usize = 8;
 const MAX_WORKGROUP_BYTES: u32 = 16384;
@@ -31,7 +34,7 @@ fn every_shader_validates_within_default_limits() {
 fn validate(key: ShaderKey) -> Result<(), String> {
     let source = key.source();
     let module = wgsl::parse_str(&source).map_err(|error| error.emit_to_string(&source))?;
-    let info = Validator::new(ValidationFlags::all(), Capabilities::empty())
+    let info = Validator::new(ValidationFlags::all(), CAPABILITIES)
         .validate(&module)
         .map_err(|error| error.emit_to_string(&source))?;
     let [entry] = module.entry_points.as_slice() else { return Err("not one entry point".into()) };

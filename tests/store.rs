@@ -1,4 +1,5 @@
 //! Model files read by ranges: a header comes whole in few pieces, and a bad range or file is an error that names it.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 #![cfg(feature = "native")]
 
 #[path = "support/gguf_writer.rs"]

@@ -12,7 +12,7 @@ thread_local! {
 
 fn main() {
     console_error_panic_hook::set_once();
-    PAGE.with(|page| page.get_or_init(Page::mount));
+    PAGE.with(|page| _ = page.get_or_init(Page::mount));
 }
 
 /// Sends a `Generate` or `Tokenize` given as JSON over the page's connection; resolves with the JSON array of its

@@ -19,7 +19,9 @@ mod exports {
     pub(super) fn announce_panic(info: &std::panic::PanicHookInfo<'_>) {
         console_error_panic_hook::hook(info);
         HOST.with(|host| {
-            host.announce_failure(&format!("the engine stopped by a fault of its own ({info}); reload the page"));
+            host.announce_failure(&format!(
+                "the engine stopped by a fault of its own ({info}); reload the page"
+            ));
         });
     }
 }

@@ -51,9 +51,9 @@ fn answer_to(event: &Event, request_id: RequestId) -> Option<bool> {
         | Event::PromptLogprobs { request, .. }
         | Event::Prefilling { request, .. }
         | Event::Tokens { request, .. } => (Some(*request), false),
-        Event::Tokenized { request, .. } | Event::Status { request, .. } | Event::Finished { request, .. } => {
-            (Some(*request), true)
-        }
+        Event::Tokenized { request, .. }
+        | Event::Status { request, .. }
+        | Event::Finished { request, .. } => (Some(*request), true),
         Event::Failed { request, .. } => (*request, true),
         Event::Welcome { .. } | Event::Loading { .. } | Event::Ready { .. } | Event::LoadFailed { .. } => {
             (None, false)
@@ -72,7 +72,9 @@ fn request_from_json(json: &str, request_id: RequestId) -> Result<Request, Strin
         .ok_or("not a request: expected an object such as {\"Tokenize\": {\"prompt\": …}}")?;
     body.insert("request".to_owned(), json!(request_id));
     match serde_json::from_value(value) {
-        Ok(request @ (Request::Generate { .. } | Request::Tokenize { .. } | Request::Status { .. })) => Ok(request),
+        Ok(request @ (Request::Generate { .. } | Request::Tokenize { .. } | Request::Status { .. })) => {
+            Ok(request)
+        }
         Ok(Request::Hello { .. } | Request::Load { .. } | Request::Cancel { .. }) => {
             Err("only Generate, Tokenize and Status have an answer of their own".to_owned())
         }

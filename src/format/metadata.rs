@@ -77,7 +77,7 @@ impl Metadata {
     /// Like [`Self::u32`]; `None` where the key is absent.
     pub fn opt_u32(&self, key: &str) -> Result<Option<u32>, MetadataError> {
         let Some(integer) = self.typed(key, UNSIGNED_32, Value::as_integer)? else { return Ok(None) };
-        let fits = u32::try_from(integer).map_err(|_| out_of_range(key, integer, UNSIGNED_32))?;
+        let fits = u32::try_from(integer).ok().ok_or_else(|| out_of_range(key, integer, UNSIGNED_32))?;
         Ok(Some(fits))
     }
 
@@ -89,7 +89,7 @@ impl Metadata {
     /// Like [`Self::u64`]; `None` where the key is absent.
     pub fn opt_u64(&self, key: &str) -> Result<Option<u64>, MetadataError> {
         let Some(integer) = self.typed(key, UNSIGNED_64, Value::as_integer)? else { return Ok(None) };
-        let fits = u64::try_from(integer).map_err(|_| out_of_range(key, integer, UNSIGNED_64))?;
+        let fits = u64::try_from(integer).ok().ok_or_else(|| out_of_range(key, integer, UNSIGNED_64))?;
         Ok(Some(fits))
     }
 
@@ -159,7 +159,9 @@ impl Metadata {
         })? {
             None => Ok(None),
             Some(integers) => integers
-                .map(|integer| i32::try_from(integer).map_err(|_| out_of_range(key, integer, SIGNED_32S)))
+                .map(|integer| {
+                    i32::try_from(integer).ok().ok_or_else(|| out_of_range(key, integer, SIGNED_32S))
+                })
                 .collect::<Result<_, _>>()
                 .map(Some),
         }

@@ -18,7 +18,8 @@ pub fn capacity_words(capacity: &Capacity) -> usize {
 pub fn encode(batch: &Batch, words: &mut Vec<u32>) {
     let first_prefill = batch.n_decode.next_multiple_of(TILE_ROWS);
     let n_rows = first_prefill + batch.n_prefill().next_multiple_of(TILE_ROWS);
-    let activation_row = |row: usize| if row < batch.n_decode { row } else { row - batch.n_decode + first_prefill };
+    let activation_row =
+        |row: usize| if row < batch.n_decode { row } else { row - batch.n_decode + first_prefill };
     let tokens = HEADER;
     let positions = tokens + n_rows;
     let slots = positions + n_rows;

@@ -119,7 +119,11 @@ impl Layout {
         ];
         for (what, needed_bytes) in buffers {
             if needed_bytes > max_binding_bytes {
-                return Err(LowerError::Binding { what: what.into(), needed_bytes, limit_bytes: max_binding_bytes });
+                return Err(LowerError::Binding {
+                    what: what.into(),
+                    needed_bytes,
+                    limit_bytes: max_binding_bytes,
+                });
             }
         }
         Ok(layout)
@@ -162,7 +166,12 @@ impl Segment {
 
 /// Splits a matrix by rows so that each part fits a binding. `unit` rows stay together; with `halves` (gate and up) a part
 /// holds the same rows of the upper and of the lower half.
-pub fn segments(matrix: &Matrix, unit: usize, halves: bool, max_binding_bytes: u64) -> Result<Vec<Segment>, LowerError> {
+pub fn segments(
+    matrix: &Matrix,
+    unit: usize,
+    halves: bool,
+    max_binding_bytes: u64,
+) -> Result<Vec<Segment>, LowerError> {
     let n_halves = if halves { 2 } else { 1 };
     let n_outputs = matrix.n_rows() / n_halves;
     let output_bytes = row_bytes(matrix.block_type, matrix.n_columns) * n_halves as u64;

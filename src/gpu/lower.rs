@@ -90,7 +90,9 @@ pub struct Constants {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LowerError {
     /// No kernel decodes a block type.
-    #[error("tensor {tensor} is stored as {block_type}, which pagelm does not decode yet; F32, F16, Q4_1 and Q8_0 work, so take the model in one of these")]
+    #[error(
+        "tensor {tensor} is stored as {block_type}, which pagelm does not decode yet; F32, F16, Q4_1 and Q8_0 work, so take the model in one of these"
+    )]
     BlockType {
         /// The tensor.
         tensor: String,
@@ -98,7 +100,9 @@ pub enum LowerError {
         block_type: &'static str,
     },
     /// A width does not fit the kernels.
-    #[error("the model's {what} is {found}, but the GPU kernels need a multiple of {multiple}; another model of the family may work")]
+    #[error(
+        "the model's {what} is {found}, but the GPU kernels need a multiple of {multiple}; another model of the family may work"
+    )]
     Width {
         /// Which width.
         what: &'static str,
@@ -108,7 +112,9 @@ pub enum LowerError {
         multiple: usize,
     },
     /// Something does not fit one binding.
-    #[error("{what} needs a binding of {needed_bytes} bytes, but this adapter allows {limit_bytes}; a smaller context or model would fit")]
+    #[error(
+        "{what} needs a binding of {needed_bytes} bytes, but this adapter allows {limit_bytes}; a smaller context or model would fit"
+    )]
     Binding {
         /// What is too large.
         what: String,
@@ -165,7 +171,9 @@ fn split_matrices(plan: &Plan, target: Target) -> Result<Vec<Vec<Segment>>, Lowe
     let mut uses = vec![(2, false); plan.matrices.len()];
     for op in &plan.ops {
         match op {
-            Op::ProjectQkv { weights, .. } => weights.iter().for_each(|id| uses[id.0] = (plan.sizes.head_dim, false)),
+            Op::ProjectQkv { weights, .. } => {
+                weights.iter().for_each(|id| uses[id.0] = (plan.sizes.head_dim, false))
+            }
             Op::GatedMlp { weights, .. } => uses[weights.0] = (1, true),
             Op::Embed { .. } | Op::Attend { .. } | Op::ProjectAdd { .. } | Op::Logits { .. } => {}
         }
@@ -404,7 +412,16 @@ impl Lowering<'_> {
             };
             let (inputs, outputs) = buffers;
             let matrix = Some((id, i));
-            self.lowered.dispatches.push(Dispatch { shader, rows, constants, inputs, outputs, matrix, layer, grid });
+            self.lowered.dispatches.push(Dispatch {
+                shader,
+                rows,
+                constants,
+                inputs,
+                outputs,
+                matrix,
+                layer,
+                grid,
+            });
         }
     }
 }

@@ -8,6 +8,8 @@ use crate::gpu::shader::Variant;
 use lower::LowerError;
 
 pub mod batch_words;
+#[cfg(target_arch = "wasm32")]
+mod browser;
 pub mod layout;
 pub mod lower;
 pub mod model;
@@ -18,10 +20,14 @@ pub mod weights;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GpuError {
     /// There is no WebGPU here at all.
-    #[error("this browser offers no WebGPU; a current Chrome, Edge, Safari 26 or Firefox on a secure page (https or localhost) has it")]
+    #[error(
+        "this browser offers no WebGPU; a current Chrome, Edge, Safari 26 or Firefox on a secure page (https or localhost) has it"
+    )]
     NoWebGpu,
     /// There is no adapter.
-    #[error("no GPU adapter was found{named}: {reason}; install or enable a graphics driver (natively Vulkan, Metal or DX12, in a browser its hardware acceleration)")]
+    #[error(
+        "no GPU adapter was found{named}: {reason}; install or enable a graphics driver (natively Vulkan, Metal or DX12, in a browser its hardware acceleration)"
+    )]
     NoAdapter {
         /// ` with "…" in its name`, or nothing.
         named: String,
@@ -29,7 +35,9 @@ pub enum GpuError {
         reason: String,
     },
     /// The adapter gave no device.
-    #[error("the GPU {adapter} gave no device: {reason}; close other programs that use it, or restart the browser")]
+    #[error(
+        "the GPU {adapter} gave no device: {reason}; close other programs that use it, or restart the browser"
+    )]
     NoDevice {
         /// Its name.
         adapter: String,
@@ -40,7 +48,9 @@ pub enum GpuError {
     #[error(transparent)]
     Lower(#[from] LowerError),
     /// Memory ran out.
-    #[error("the GPU has no room for {what} ({needed_bytes} bytes); close other tabs or programs that use it, or take a smaller model or context")]
+    #[error(
+        "the GPU has no room for {what} ({needed_bytes} bytes); close other tabs or programs that use it, or take a smaller model or context"
+    )]
     OutOfMemory {
         /// For what.
         what: &'static str,
@@ -54,7 +64,9 @@ pub enum GpuError {
         reason: String,
     },
     /// A mistake of ours, as the driver words it.
-    #[error("the GPU refused a command ({reason}); this is a fault in pagelm, please report it with the adapter's name")]
+    #[error(
+        "the GPU refused a command ({reason}); this is a fault in pagelm, please report it with the adapter's name"
+    )]
     Refused {
         /// What the driver said.
         reason: String,
@@ -98,7 +110,10 @@ impl Gpu {
                     ..Default::default()
                 };
                 let found = instance.request_adapter(&options).await;
-                found.map_err(|error| GpuError::NoAdapter { named: String::new(), reason: error.to_string() })?
+                found.map_err(|error| GpuError::NoAdapter {
+                    named: String::new(),
+                    reason: error.to_string(),
+                })?
             }
             Some(name) => named_adapter(&instance, name).await?,
         };
@@ -106,17 +121,21 @@ impl Gpu {
     }
 
     /// Opens a device on an adapter, with limits other than its own where a test wants less.
-    pub async fn from_adapter(adapter: wgpu::Adapter, limits: Option<wgpu::Limits>) -> Result<Self, GpuError> {
-        let summary = summarize(&adapter);
+    pub async fn from_adapter(
+        adapter: wgpu::Adapter,
+        limits: Option<wgpu::Limits>,
+    ) -> Result<Self, GpuError> {
+        let mut summary = summarize(&adapter);
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("pagelm"),
             required_limits: limits.unwrap_or_else(|| adapter.limits()),
             ..Default::default()
         };
-        let (device, queue) = adapter
-            .request_device(&descriptor)
-            .await
-            .map_err(|error| GpuError::NoDevice { adapter: summary.name.clone(), reason: error.to_string() })?;
+        let (device, queue) = adapter.request_device(&descriptor).await.map_err(|error| {
+            GpuError::NoDevice { adapter: summary.name.clone(), reason: error.to_string() }
+        })?;
+        #[cfg(target_arch = "wasm32")]
+        browser::describe(&device, &mut summary);
         let fault = Arc::new(Mutex::new(None));
         let on_error = Arc::clone(&fault);
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| record(&on_error, refused(&error))));
@@ -184,10 +203,16 @@ async fn named_adapter(instance: &wgpu::Instance, name: &str) -> Result<wgpu::Ad
     let adapters = instance.enumerate_adapters(wgpu::Backends::PRIMARY).await;
     let names: Vec<String> = adapters.iter().map(|adapter| adapter.get_info().name).collect();
     let wanted = name.to_lowercase();
-    adapters.into_iter().find(|adapter| adapter.get_info().name.to_lowercase().contains(&wanted)).ok_or_else(|| {
-        let reason = if names.is_empty() { "there is none".into() } else { format!("there are {}", names.join(", ")) };
-        GpuError::NoAdapter { named: format!(" with {name:?} in its name"), reason }
-    })
+    adapters.into_iter().find(|adapter| adapter.get_info().name.to_lowercase().contains(&wanted)).ok_or_else(
+        || {
+            let reason = if names.is_empty() {
+                "there is none".into()
+            } else {
+                format!("there are {}", names.join(", "))
+            };
+            GpuError::NoAdapter { named: format!(" with {name:?} in its name"), reason }
+        },
+    )
 }
 
 fn summarize(adapter: &wgpu::Adapter) -> AdapterSummary {

@@ -88,7 +88,12 @@ struct InFlight {
 
 impl GpuModel {
     /// Makes room for a plan's weights and a cache of `kv_tokens` (halved while memory does not suffice), and compiles it.
-    pub async fn new(gpu: Rc<Gpu>, plan: Plan, capacity: Capacity, kv_tokens: usize) -> Result<Self, GpuError> {
+    pub async fn new(
+        gpu: Rc<Gpu>,
+        plan: Plan,
+        capacity: Capacity,
+        kv_tokens: usize,
+    ) -> Result<Self, GpuError> {
         let max_binding_bytes = gpu.max_binding_bytes();
         let layout = Layout::new(&plan, &capacity, max_binding_bytes)?;
         let target = Target { variant: gpu.variant(), max_matrix_bytes: gpu.max_matrix_bytes() };
@@ -100,7 +105,8 @@ impl GpuModel {
         let compiled = maker.compile(&lowered.dispatches, &activations, &matrices, &kv);
         let readback_bytes = (capacity.padded_logit_rows() * plan.sizes.vocab_size * 4) as u64;
         let usage = wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ;
-        let readbacks = (0..STEPS_IN_FLIGHT).map(|_| maker.buffer("readback", readback_bytes, usage)).collect();
+        let readbacks =
+            (0..STEPS_IN_FLIGHT).map(|_| maker.buffer("readback", readback_bytes, usage)).collect();
         let counters = Counters { gpu_objects: maker.n_objects, ..Counters::default() };
         let model = Self {
             plan,
@@ -145,7 +151,12 @@ impl GpuModel {
                 if start < end {
                     let (mut quants, mut scales) = (Vec::new(), Vec::new());
                     let from = (start - first_row) * row_bytes;
-                    repack(matrix.block_type, &file[from..from + (end - start) * row_bytes], &mut quants, &mut scales);
+                    repack(
+                        matrix.block_type,
+                        &file[from..from + (end - start) * row_bytes],
+                        &mut quants,
+                        &mut scales,
+                    );
                     let to = (segment_row + start - rows.start) * groups;
                     self.gpu.queue.write_buffer(&buffers.quants, (to * bytes.quants) as u64, &quants);
                     if let Some(buffer) = &buffers.scales {
@@ -206,8 +217,12 @@ impl GpuModel {
     pub async fn read_activations(&self, buffer: Buffer) -> Result<Vec<f32>, GpuError> {
         let source = self.activations.buffer(buffer);
         let usage = wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ;
-        let descriptor =
-            wgpu::BufferDescriptor { label: Some("copy"), size: source.size(), usage, mapped_at_creation: false };
+        let descriptor = wgpu::BufferDescriptor {
+            label: Some("copy"),
+            size: source.size(),
+            usage,
+            mapped_at_creation: false,
+        };
         let copy = self.gpu.device.create_buffer(&descriptor);
         let mut encoder = self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         encoder.copy_buffer_to_buffer(source, 0, &copy, 0, source.size());
@@ -284,7 +299,9 @@ impl Device for GpuModel {
 
     fn submit(&mut self, batch: &Batch) -> Ticket {
         assert!(self.in_flight.len() < STEPS_IN_FLIGHT, "a step is read before a third is submitted");
-        assert!(batch.n_decode <= self.capacity.decode_rows && batch.n_prefill() <= self.capacity.prefill_rows);
+        assert!(
+            batch.n_decode <= self.capacity.decode_rows && batch.n_prefill() <= self.capacity.prefill_rows
+        );
         assert!(batch.logit_rows.len() <= self.capacity.logit_rows, "the scheduler knows the capacity");
         let mut words = std::mem::take(&mut self.words);
         batch_words::encode(batch, &mut words);
@@ -304,11 +321,18 @@ impl Device for GpuModel {
         let pieces = self.compiled.chunks(self.compiled.len().div_ceil(n_submits));
         let n_pieces = pieces.len();
         for (i, piece) in pieces.enumerate() {
-            let mut encoder = self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            let mut encoder =
+                self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
             counters.dispatches += self.record(batch, piece, &mut encoder);
             if i + 1 == n_pieces {
                 let offset = u64::from(self.layout.logits) * 4;
-                encoder.copy_buffer_to_buffer(&self.activations.outputs, offset, &self.readbacks[readback], 0, end);
+                encoder.copy_buffer_to_buffer(
+                    &self.activations.outputs,
+                    offset,
+                    &self.readbacks[readback],
+                    0,
+                    end,
+                );
             }
             self.gpu.queue.submit([encoder.finish()]);
             counters.submits += 1;
@@ -376,7 +400,9 @@ impl Gpu {
 fn workgroups(grid: Grid, n_rows: u32, tile: u32) -> [u32; 3] {
     let wide = |groups: u32| (groups.min(GRID_LIMIT), groups.div_ceil(GRID_LIMIT).max(1));
     match grid {
-        Grid::Items { n_items, rows } => [n_items.div_ceil(WORKGROUP), n_rows.div_ceil(rows.unwrap_or(tile)), 1],
+        Grid::Items { n_items, rows } => {
+            [n_items.div_ceil(WORKGROUP), n_rows.div_ceil(rows.unwrap_or(tile)), 1]
+        }
         Grid::Groups { n_items, items, rows } => {
             let (x, z) = wide(n_items.div_ceil(items));
             [x, n_rows.div_ceil(rows.unwrap_or(tile)), z]
@@ -418,7 +444,8 @@ struct Maker<'a> {
 impl Maker<'_> {
     fn buffer(&mut self, label: &str, size: u64, usage: wgpu::BufferUsages) -> wgpu::Buffer {
         self.n_objects += 1;
-        let descriptor = wgpu::BufferDescriptor { label: Some(label), size, usage, mapped_at_creation: false };
+        let descriptor =
+            wgpu::BufferDescriptor { label: Some(label), size, usage, mapped_at_creation: false };
         self.gpu.device.create_buffer(&descriptor)
     }
 
@@ -437,7 +464,11 @@ impl Maker<'_> {
         }
     }
 
-    async fn matrices(&mut self, plan: &Plan, segments: Vec<Vec<Segment>>) -> Result<(Vec<Vec<MatrixBuffers>>, u64), GpuError> {
+    async fn matrices(
+        &mut self,
+        plan: &Plan,
+        segments: Vec<Vec<Segment>>,
+    ) -> Result<(Vec<Vec<MatrixBuffers>>, u64), GpuError> {
         let mut total = 0;
         for (matrix, segments) in plan.matrices.iter().zip(&segments) {
             let bytes = group_bytes(matrix.block_type).expect("lowering refuses block types without kernels");
@@ -453,7 +484,8 @@ impl Maker<'_> {
                 let to_buffers = |segment: Segment| {
                     let groups = (segment.n_rows() * matrix.n_columns / 32) as u64;
                     let quants = maker.buffer(label, groups * bytes.quants as u64, usage);
-                    let scales = (bytes.scales > 0).then(|| maker.buffer(label, groups * bytes.scales as u64, usage));
+                    let scales =
+                        (bytes.scales > 0).then(|| maker.buffer(label, groups * bytes.scales as u64, usage));
                     MatrixBuffers { segment, quants, scales }
                 };
                 segments.into_iter().map(to_buffers).collect()
@@ -465,7 +497,11 @@ impl Maker<'_> {
 
     async fn activations(&mut self, layout: &Layout, capacity: &Capacity) -> Result<Activations, GpuError> {
         let batch_bytes = (batch_words::capacity_words(capacity) * 4) as u64;
-        let needed = batch_bytes + layout.tables_bytes + layout.hidden_bytes + layout.inputs_bytes + layout.outputs_bytes;
+        let needed = batch_bytes
+            + layout.tables_bytes
+            + layout.hidden_bytes
+            + layout.inputs_bytes
+            + layout.outputs_bytes;
         let storage = wgpu::BufferUsages::STORAGE;
         let written = storage | wgpu::BufferUsages::COPY_DST;
         let made = self.within_memory("activations", needed, |maker| Activations {
@@ -489,7 +525,9 @@ impl Maker<'_> {
             let size = block_bytes * n_blocks as u64;
             let needed = size * plan.sizes.n_layers as u64;
             let made = self.within_memory("the KV cache", needed, |maker| {
-                (0..plan.sizes.n_layers).map(|_| maker.buffer("kv", size, wgpu::BufferUsages::STORAGE)).collect()
+                (0..plan.sizes.n_layers)
+                    .map(|_| maker.buffer("kv", size, wgpu::BufferUsages::STORAGE))
+                    .collect()
             });
             match made.await {
                 Ok(buffers) => return Ok((buffers, n_blocks)),
@@ -520,7 +558,8 @@ impl Maker<'_> {
         let compiled = dispatches.iter().enumerate().map(|(i, dispatch)| {
             let weights = dispatch.matrix.map(|(id, segment)| &matrices[id.0][segment]);
             let quants = weights.map_or(&activations.no_weights, |weights| &weights.quants);
-            let scales = weights.and_then(|weights| weights.scales.as_ref()).unwrap_or(&activations.no_weights);
+            let scales =
+                weights.and_then(|weights| weights.scales.as_ref()).unwrap_or(&activations.no_weights);
             let kv = dispatch.layer.map_or(&activations.no_kv, |layer| &kv[layer]);
             let buffers = [
                 &activations.batch,
@@ -534,14 +573,18 @@ impl Maker<'_> {
             let mut entries: Vec<wgpu::BindGroupEntry<'_>> = buffers
                 .iter()
                 .zip(0..)
-                .map(|(buffer, binding)| wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() })
+                .map(|(buffer, binding)| wgpu::BindGroupEntry {
+                    binding,
+                    resource: buffer.as_entire_binding(),
+                })
                 .collect();
             let uniform = wgpu::BufferBinding {
                 buffer: &constants,
                 offset: i as u64 * stride,
                 size: wgpu::BufferSize::new(64),
             };
-            entries.push(wgpu::BindGroupEntry { binding: 7, resource: wgpu::BindingResource::Buffer(uniform) });
+            entries
+                .push(wgpu::BindGroupEntry { binding: 7, resource: wgpu::BindingResource::Buffer(uniform) });
             let label = Some(dispatch.shader.entry_point());
             let descriptor = wgpu::BindGroupDescriptor { label, layout: &layout, entries: &entries };
             Compiled {
@@ -617,5 +660,8 @@ fn bind_group_layout(device: &wgpu::Device) -> wgpu::BindGroupLayout {
             count: None,
         })
         .collect();
-    device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: Some("pagelm"), entries: &entries })
+    device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+        label: Some("pagelm"),
+        entries: &entries,
+    })
 }

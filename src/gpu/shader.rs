@@ -76,7 +76,8 @@ impl ShaderKey {
 
     /// The whole text.
     pub fn source(self) -> String {
-        let mut text = format!("const WORKGROUP: u32 = {WORKGROUP}u;\nconst GRID_LIMIT: u32 = {GRID_LIMIT}u;\n");
+        let mut text =
+            format!("const WORKGROUP: u32 = {WORKGROUP}u;\nconst GRID_LIMIT: u32 = {GRID_LIMIT}u;\n");
         if let Some(head_dim) = self.head_dim() {
             text.push_str(&format!("const HEAD_DIM: u32 = {head_dim}u;\n"));
         }

@@ -67,7 +67,9 @@ pub enum LoadError {
         instead: &'static str,
     },
     /// A context out of range.
-    #[error("a context of {asked} tokens was asked for, but it must lie between 2 and {most}, what the model was made for")]
+    #[error(
+        "a context of {asked} tokens was asked for, but it must lie between 2 and {most}, what the model was made for"
+    )]
     Context {
         /// Tokens asked for.
         asked: u32,
@@ -114,7 +116,8 @@ pub async fn describe(source: &impl Source, options: &LoadOptions) -> Result<Des
     };
     let plan = crate::model::plan(&header, &config, kv).map_err(model_error)?;
     let vocabulary = Vocabulary::from_gguf(&mut header.metadata);
-    let tokenizer = vocabulary.and_then(Tokenizer::new).map_err(|error| LoadError::Text { name: name.clone(), error })?;
+    let tokenizer =
+        vocabulary.and_then(Tokenizer::new).map_err(|error| LoadError::Text { name: name.clone(), error })?;
     // The pool holds one full context, shared by all sequences.
     let context = checked_context(options.context, config.context)?;
     Ok(Described { header, config, plan, tokenizer, name, context, kv_tokens: context })
@@ -123,7 +126,11 @@ pub async fn describe(source: &impl Source, options: &LoadOptions) -> Result<Des
 /// A context that holds a prompt and an answer, and that the model was made for.
 fn checked_context(asked: Option<u32>, most: usize) -> Result<usize, LoadError> {
     let asked = asked.unwrap_or(most.min(DEFAULT_CONTEXT) as u32);
-    if (2..=most).contains(&(asked as usize)) { Ok(asked as usize) } else { Err(LoadError::Context { asked, most }) }
+    if (2..=most).contains(&(asked as usize)) {
+        Ok(asked as usize)
+    } else {
+        Err(LoadError::Context { asked, most })
+    }
 }
 
 fn check_options(options: &LoadOptions) -> Result<(), LoadError> {
@@ -208,9 +215,8 @@ impl Described {
         write_weights(&self.header, &self.plan, &model, source, &mut progress).await?;
         // Less where memory did not suffice.
         let context = self.context.min(model.kv_tokens());
-        let kv_note = (context < self.context).then(|| {
-            format!("the GPU's memory holds {context} tokens of the {} asked for", self.context)
-        });
+        let kv_note = (context < self.context)
+            .then(|| format!("the GPU's memory holds {context} tokens of the {} asked for", self.context));
         let engine = Engine::new(EngineConfig {
             n_blocks: model.kv_tokens() / BLOCK_TOKENS,
             context,
@@ -249,7 +255,8 @@ async fn write_weights(
     for (i, vector) in plan.vectors.iter().enumerate() {
         let tensor = header.tensor(&vector.tensor).expect("the recorder checked it");
         let bytes = source.read(tensor.offset_bytes, tensor.n_bytes as usize).await?;
-        let values: Vec<f32> = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        let values: Vec<f32> =
+            bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
         model.write_vector(VectorId(i), &values);
         done += tensor.n_bytes;
     }

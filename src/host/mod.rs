@@ -157,9 +157,16 @@ impl Host {
     }
 
     /// Starts an answer, or tells why not.
-    pub fn generate(&mut self, connection: ConnectionId, request: RequestId, prompt: &Prompt, options: &GenerateOptions) {
+    pub fn generate(
+        &mut self,
+        connection: ConnectionId,
+        request: RequestId,
+        prompt: &Prompt,
+        options: &GenerateOptions,
+    ) {
         if let Err(error) = self.try_generate(connection, request, prompt, options) {
-            self.outbox.push((connection, Event::Failed { request: Some(request), error: error.to_string() }));
+            self.outbox
+                .push((connection, Event::Failed { request: Some(request), error: error.to_string() }));
         }
     }
 
@@ -179,7 +186,8 @@ impl Host {
         let (_, ids) = encode(tokenizer, prompt, (self.surroundings.unix_secs)())?;
         let prompt_tokens = ids.len() as u32;
         let params = options::sampling_params(options, tokenizer, (self.surroundings.entropy)())?;
-        let session = Session::new(connection, request, Rc::clone(tokenizer), options, prompt_tokens, now_ms)?;
+        let session =
+            Session::new(connection, request, Rc::clone(tokenizer), options, prompt_tokens, now_ms)?;
         let sequence = loaded.engine.add(SequenceRequest { prompt: ids, params })?;
         self.sessions.insert(sequence, session);
         self.outbox.push((connection, Event::Started { request, prompt_tokens }));
@@ -235,7 +243,9 @@ impl Host {
     }
 
     fn sequence_of(&self, connection: ConnectionId, request: RequestId) -> Option<SequenceId> {
-        let wanted = |(_, session): &(&SequenceId, &Session)| session.connection == connection && session.request == request;
+        let wanted = |(_, session): &(&SequenceId, &Session)| {
+            session.connection == connection && session.request == request
+        };
         self.sessions.iter().find(wanted).map(|(id, _)| *id)
     }
 
@@ -326,7 +336,11 @@ impl Host {
 }
 
 /// The text after the template, and its tokens.
-pub fn encode(tokenizer: &Tokenizer, prompt: &Prompt, now_unix_secs: i64) -> Result<(String, Vec<u32>), TextError> {
+pub fn encode(
+    tokenizer: &Tokenizer,
+    prompt: &Prompt,
+    now_unix_secs: i64,
+) -> Result<(String, Vec<u32>), TextError> {
     match prompt {
         Prompt::Text(text) => Ok((text.clone(), tokenizer.encode_text(text)?)),
         Prompt::Tokens(ids) => {

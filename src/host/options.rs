@@ -5,7 +5,11 @@ use crate::protocol::GenerateOptions;
 use crate::text::{TextError, Tokenizer};
 
 /// Sampling parameters of a request; `seed` is used where the tab gave none.
-pub fn sampling_params(options: &GenerateOptions, tokenizer: &Tokenizer, seed: u64) -> Result<SamplingParams, TextError> {
+pub fn sampling_params(
+    options: &GenerateOptions,
+    tokenizer: &Tokenizer,
+    seed: u64,
+) -> Result<SamplingParams, TextError> {
     Ok(SamplingParams {
         temperature: options.temperature,
         top_k: options.top_k,

@@ -82,7 +82,13 @@ mod tests {
 
     #[test]
     fn a_submit_stays_within_its_time() {
-        let cases = [(false, 0.01, 256, 1), (false, 1.0, 32, 1), (false, 10.0, 8, 2), (true, 10.0, 32, 1), (true, 250.0, 8, 4)];
+        let cases = [
+            (false, 0.01, 256, 1),
+            (false, 1.0, 32, 1),
+            (false, 10.0, 8, 2),
+            (true, 10.0, 32, 1),
+            (true, 250.0, 8, 4),
+        ];
         for (is_software, ms_per_row, rows, submits) in cases {
             let pace = paced(is_software, ms_per_row);
             assert_eq!(pace.budget().prefill_rows, rows, "{ms_per_row} ms a row");

@@ -50,7 +50,13 @@ impl Session {
 
     /// A token was sampled; `ends` where it is the one that ends the answer by its id. Tells what to send, and whether a
     /// stop string ended the answer.
-    pub fn push(&mut self, token: u32, logprobs: Option<TokenLogprobs>, ends: bool, now_ms: f64) -> (Event, bool) {
+    pub fn push(
+        &mut self,
+        token: u32,
+        logprobs: Option<TokenLogprobs>,
+        ends: bool,
+        now_ms: f64,
+    ) -> (Event, bool) {
         if self.usage.generated_tokens == 0 {
             self.first_token_ms = now_ms;
             self.usage.prefill_ms = now_ms - self.accepted_ms;
@@ -67,7 +73,8 @@ impl Session {
                 (text, stopped) = (outcome.text, outcome.stopped);
             }
         }
-        let logprobs = logprobs.map(|logprobs| token_logprob(&self.tokenizer, logprobs)).into_iter().collect();
+        let logprobs =
+            logprobs.map(|logprobs| token_logprob(&self.tokenizer, logprobs)).into_iter().collect();
         (Event::Tokens { request: self.request, text, ids: vec![token], logprobs }, stopped)
     }
 
@@ -82,7 +89,12 @@ impl Session {
                 text.push_str(&self.stop.finish());
             }
             if !text.is_empty() {
-                events.push(Event::Tokens { request: self.request, text, ids: Vec::new(), logprobs: Vec::new() });
+                events.push(Event::Tokens {
+                    request: self.request,
+                    text,
+                    ids: Vec::new(),
+                    logprobs: Vec::new(),
+                });
             }
         }
         events.push(Event::Finished { request: self.request, reason, usage: self.usage });
@@ -91,7 +103,8 @@ impl Session {
 
     /// Log-probabilities of the prompt.
     pub fn prompt_logprobs(&self, tokens: Vec<Option<TokenLogprobs>>) -> Event {
-        let tokens = tokens.into_iter().map(|token| token.map(|t| token_logprob(&self.tokenizer, t))).collect();
+        let tokens =
+            tokens.into_iter().map(|token| token.map(|t| token_logprob(&self.tokenizer, t))).collect();
         Event::PromptLogprobs { request: self.request, tokens }
     }
 }

@@ -104,8 +104,12 @@ async fn receive(host: &mut Host, letter: Letter, ports: &RefCell<Vec<Port>>) {
     };
     match request {
         Request::Hello { version } => host.greet(connection, version),
-        Request::Load { source, options } => load(host, connection, source, &options, &attachments, ports).await,
-        Request::Generate { request, prompt, options } => host.generate(connection, request, &prompt, &options),
+        Request::Load { source, options } => {
+            load(host, connection, source, &options, &attachments, ports).await
+        }
+        Request::Generate { request, prompt, options } => {
+            host.generate(connection, request, &prompt, &options)
+        }
         Request::Tokenize { request, prompt } => host.tokenize(connection, request, &prompt),
         Request::Status { request } => host.status(connection, request),
         Request::Cancel { request } => host.cancel(connection, request),
@@ -124,14 +128,17 @@ async fn load(
         Err(error) => Event::LoadFailed { error, unloaded: host.loaded().is_none() },
         Ok(source) => {
             let stage = format!("Loading {}", source.name());
-            let opening = Event::Loading { stage: stage.clone(), done_bytes: 0, total_bytes: source.len_bytes() };
+            let opening =
+                Event::Loading { stage: stage.clone(), done_bytes: 0, total_bytes: source.len_bytes() };
             post(ports, connection, &opening);
             let progress = |done_bytes, total_bytes| {
                 post(ports, connection, &Event::Loading { stage: stage.clone(), done_bytes, total_bytes });
             };
             match host.load(&source, options, progress).await {
                 Ok(model) => Event::Ready { model },
-                Err(error) => Event::LoadFailed { error: error.to_string(), unloaded: host.loaded().is_none() },
+                Err(error) => {
+                    Event::LoadFailed { error: error.to_string(), unloaded: host.loaded().is_none() }
+                }
             }
         }
     };
@@ -143,8 +150,10 @@ async fn open_source(source: ModelSource, attachments: &[JsValue]) -> Result<Web
     match source {
         ModelSource::Url { url } => WebSource::from_url(url).await.map_err(|error| error.to_string()),
         ModelSource::Attachment { index, name } => {
-            let attachment = attachments.get(index as usize).and_then(|value| value.dyn_ref::<web_sys::Blob>());
-            let blob = attachment.ok_or_else(|| format!("{name}: the file did not reach the engine; open it again"))?;
+            let attachment =
+                attachments.get(index as usize).and_then(|value| value.dyn_ref::<web_sys::Blob>());
+            let blob = attachment
+                .ok_or_else(|| format!("{name}: the file did not reach the engine; open it again"))?;
             Ok(WebSource::from_blob(name, blob.clone()))
         }
     }

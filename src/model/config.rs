@@ -18,7 +18,9 @@ pub enum ModelError {
         known: String,
     },
     /// A size that makes no sense.
-    #[error("the model states {key} = {found}, but {expected}; the file is damaged or of a kind pagelm does not know")]
+    #[error(
+        "the model states {key} = {found}, but {expected}; the file is damaged or of a kind pagelm does not know"
+    )]
     Size {
         /// The key of the metadata.
         key: String,
@@ -28,7 +30,9 @@ pub enum ModelError {
         expected: String,
     },
     /// A tensor is missing.
-    #[error("the file has no tensor {name}, which a model of architecture {architecture} needs; it is incomplete or of another variant")]
+    #[error(
+        "the file has no tensor {name}, which a model of architecture {architecture} needs; it is incomplete or of another variant"
+    )]
     MissingTensor {
         /// Its name.
         name: String,
@@ -36,7 +40,9 @@ pub enum ModelError {
         architecture: String,
     },
     /// A tensor has another shape.
-    #[error("tensor {name} has shape {found:?}, but the model's sizes ask for {expected:?}; the file is damaged or of another variant")]
+    #[error(
+        "tensor {name} has shape {found:?}, but the model's sizes ask for {expected:?}; the file is damaged or of another variant"
+    )]
     Shape {
         /// Its name.
         name: String,
@@ -93,7 +99,8 @@ impl Config {
         let metadata = &header.metadata;
         let architecture = metadata.str("general.architecture")?.to_owned();
         let key = |name: &str| format!("{architecture}.{name}");
-        let size = |name: &str| -> Result<usize, ModelError> { checked(key(name), metadata.u64(&key(name))?) };
+        let size =
+            |name: &str| -> Result<usize, ModelError> { checked(key(name), metadata.u64(&key(name))?) };
         let opt_size = |name: &str| -> Result<Option<usize>, ModelError> {
             metadata.opt_u64(&key(name))?.map(|found| checked(key(name), found)).transpose()
         };
@@ -102,23 +109,36 @@ impl Config {
         let n_kv_heads = opt_size("attention.head_count_kv")?.unwrap_or(n_heads);
         if !n_heads.is_multiple_of(n_kv_heads) {
             let expected = format!("it should divide the {n_heads} query heads");
-            return Err(ModelError::Size { key: key("attention.head_count_kv"), found: n_kv_heads as u64, expected });
+            return Err(ModelError::Size {
+                key: key("attention.head_count_kv"),
+                found: n_kv_heads as u64,
+                expected,
+            });
         }
         let head_dim = match opt_size("attention.key_length")? {
             Some(head_dim) => head_dim,
             None if width.is_multiple_of(n_heads) => width / n_heads,
             None => {
                 let expected = format!("it should divide the width {width}");
-                return Err(ModelError::Size { key: key("attention.head_count"), found: n_heads as u64, expected });
+                return Err(ModelError::Size {
+                    key: key("attention.head_count"),
+                    found: n_heads as u64,
+                    expected,
+                });
             }
         };
-        for (name, what) in [("attention.value_length", "values"), ("rope.dimension_count", "rotated values")] {
+        for (name, what) in [("attention.value_length", "values"), ("rope.dimension_count", "rotated values")]
+        {
             if let Some(found) = opt_size(name)?
                 && found != head_dim
             {
                 let found = format!("{} = {found}, head width {head_dim}", key(name));
                 let what = format!("a head with a different number of {what}");
-                return Err(ModelError::Unsupported { what, found, help: "take another model of the family".into() });
+                return Err(ModelError::Unsupported {
+                    what,
+                    found,
+                    help: "take another model of the family".into(),
+                });
             }
         }
         if let Some(scaling) = metadata.opt_str(&key("rope.scaling.type"))?
@@ -126,7 +146,11 @@ impl Config {
         {
             let help = "take a model of the family with its original context length".into();
             let what = "a scaled rotary embedding".into();
-            return Err(ModelError::Unsupported { what, found: format!("{} = {scaling}", key("rope.scaling.type")), help });
+            return Err(ModelError::Unsupported {
+                what,
+                found: format!("{} = {scaling}", key("rope.scaling.type")),
+                help,
+            });
         }
         let vocab_size = metadata.strings("tokenizer.ggml.tokens")?.len();
         Ok(Self {

@@ -48,7 +48,13 @@ impl<'a> Recorder<'a> {
         self.plan.ops.push(Op::Embed { table });
     }
 
-    pub(super) fn project_qkv(&mut self, layer: usize, norm: RmsNorm, weights: Vec<MatrixId>, pairs: RotaryPairs) {
+    pub(super) fn project_qkv(
+        &mut self,
+        layer: usize,
+        norm: RmsNorm,
+        weights: Vec<MatrixId>,
+        pairs: RotaryPairs,
+    ) {
         self.plan.ops.push(Op::ProjectQkv { layer, norm, weights, pairs });
     }
 
@@ -116,7 +122,11 @@ impl<'a> Recorder<'a> {
         if block_type != other {
             let found = format!("{gate} is {}, {up} is {}", block_type.name(), other.name());
             let help = "take the model in a quantization that stores both alike".into();
-            return Err(ModelError::Unsupported { what: "gate and up of different block types".into(), found, help });
+            return Err(ModelError::Unsupported {
+                what: "gate and up of different block types".into(),
+                found,
+                help,
+            });
         }
         let parts = [gate, up].map(|tensor| MatrixPart { tensor: tensor.into(), n_rows });
         Ok(self.push(parts.into(), n_columns, block_type))

@@ -43,7 +43,14 @@ impl Batch {
     ///
     /// # Panics
     /// If a decode row follows a prefill row, or the sequence owns no block for the position.
-    pub fn push_row(&mut self, kind: RowKind, sequence: u32, token: u32, position: u32, wants_logits: bool) -> u32 {
+    pub fn push_row(
+        &mut self,
+        kind: RowKind,
+        sequence: u32,
+        token: u32,
+        position: u32,
+        wants_logits: bool,
+    ) -> u32 {
         let row = self.tokens.len() as u32;
         if kind == RowKind::Decode {
             assert_eq!(self.n_decode, self.tokens.len(), "decode rows come first");

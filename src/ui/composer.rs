@@ -86,6 +86,7 @@ fn Buttons(urged: RwSignal<bool>) -> impl IntoView {
             None => state.obstacle(),
         })
     });
+    let loading = move || screen.read(Part::Models, |state| state.loading.is_some());
     let stop_label = move || match answering.get() {
         Some(answering) if answering.stopping => "Stopping",
         _ => "Stop",
@@ -93,7 +94,7 @@ fn Buttons(urged: RwSignal<bool>) -> impl IntoView {
     view! {
         <div class="composer-row">
             <button type="button" class="quiet" on:click=move |_| screen.new_chat()>"New chat"</button>
-            <p id="composer-hint" class="hint" class:urged=move || urged.get() role="status">
+            <p id="composer-hint" class="hint" class:urged=move || urged.get() && !loading() role="status">
                 {move || hint.get()}
             </p>
             <button

@@ -17,8 +17,8 @@ pub(crate) fn Conversation() -> impl IntoView {
     let screen = Screen::expect();
     let log = NodeRef::<html::Div>::new();
     let at_end = RwSignal::new(true);
-    let go_to_end = move || {
-        if let Some(log) = log.get_untracked() {
+    let follow = move || {
+        if let Some(log) = log.get_untracked().filter(|_| at_end.get_untracked()) {
             log.set_scroll_top(log.scroll_height());
         }
     };
@@ -32,18 +32,23 @@ pub(crate) fn Conversation() -> impl IntoView {
         if n_before.is_some_and(|n_before| turns.len() > n_before) {
             at_end.set(true);
         }
-        if at_end.get_untracked() {
-            // The words themselves are put in place by other effects of this frame.
-            request_animation_frame(go_to_end);
-        }
+        // The words themselves are put in place by other effects of this frame.
+        request_animation_frame(follow);
         turns.len()
     });
+    let last_top_px = StoredValue::new(0);
     let on_scroll = move |_| {
-        if let Some(log) = log.get_untracked() {
-            let end = log.scroll_height() - log.scroll_top() - log.client_height() < END_PX;
-            if at_end.get_untracked() != end {
-                at_end.set(end);
-            }
+        let Some(log) = log.get_untracked() else { return };
+        let top_px = log.scroll_top();
+        let to_end_px = log.scroll_height() - top_px - log.client_height();
+        let was_at_end = at_end.get_untracked();
+        // Any move up is a wish to read there; moving down, the end only has to be neared. What is at the end stays
+        // there: words may have come since it was scrolled to.
+        let is_at_end =
+            if top_px < last_top_px.get_value() { to_end_px < 2 } else { was_at_end || to_end_px < END_PX };
+        last_top_px.set_value(top_px);
+        if is_at_end != was_at_end {
+            at_end.set(is_at_end);
         }
     };
 
@@ -69,7 +74,7 @@ pub(crate) fn Conversation() -> impl IntoView {
                 hidden=move || at_end.get()
                 on:click=move |_| {
                     at_end.set(true);
-                    go_to_end();
+                    follow();
                 }
             >
                 "Newest"

@@ -36,7 +36,7 @@ pub(crate) fn Header(
                     <path class="lines" d="M7.5 10.5h7.5M7.5 14h5" />
                     <circle class="caret" cx="15.4" cy="17.2" r="1.3" />
                 </svg>
-                "pagelm"
+                <span class="wordmark">"pagelm"</span>
             </h1>
             <button
                 type="button"

@@ -153,6 +153,7 @@ impl State {
         if self.engine == Engine::Lost {
             self.engine = Engine::Starting;
         }
+        self.forget_notices();
         self.touch(Part::Models);
         self.touch(Part::Loading);
         Request::Load { source, options: self.preferences.load.clone() }
@@ -167,9 +168,9 @@ impl State {
         } else if self.model.is_some() {
             None
         } else if self.loading.is_some() {
-            Some("The model is still loading; what you write stays here.")
+            Some("The model is still loading.")
         } else {
-            Some("Load a model first, then send your message.")
+            Some("Load a model first.")
         }
     }
 
@@ -187,6 +188,7 @@ impl State {
         );
         self.answering = Some(Answering { request, stopping: false, turn });
         self.tally = Some(Tally::default());
+        self.forget_notices();
         self.touch(Part::Answering);
         self.touch(Part::Status);
         let prompt = Prompt::Chat { messages, tools: Vec::new(), template_arguments: Vec::new() };
@@ -246,6 +248,14 @@ impl State {
     pub(crate) fn dismiss(&mut self, notice_id: u64) {
         self.notices.retain(|notice| notice.id != notice_id);
         self.touch(Part::Notices);
+    }
+
+    /// What went wrong before matters no more once the person tries anew.
+    fn forget_notices(&mut self) {
+        if !self.notices.is_empty() {
+            self.notices.clear();
+            self.touch(Part::Notices);
+        }
     }
 
     /// Text that comes back to the message box because it was not answered.

@@ -76,14 +76,12 @@ fn place(info: &ModelInfo) -> String {
         DeviceKind::Cpu => "processor",
     };
     let (n_tokens, n_bytes) = (words::count(info.kv_tokens.into()), words::bytes(info.kv_bytes));
-    format!("{} ({kind}) · KV cache {n_tokens} tokens, {n_bytes}", info.device_name)
+    format!("{} ({kind}) · KV {n_tokens} tokens, {n_bytes}", info.device_name)
 }
 
 fn warning(info: &ModelInfo) -> Option<&'static str> {
     match info.device_kind {
-        DeviceKind::Software => Some(
-            "No graphics processor is used here: the processor imitates one, so answers are right but slow.",
-        ),
+        DeviceKind::Software => Some("No graphics processor is in use: answers are right but slow."),
         DeviceKind::Gpu | DeviceKind::Cpu => None,
     }
 }

@@ -1,4 +1,5 @@
 //! Turns `fixtures/llama-tiny` (safetensors) into the GGUF file that llama.cpp's converter would make of it.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use std::collections::HashMap;
 

@@ -71,7 +71,8 @@ impl RandomModel {
             ops: Vec::new(),
         };
         let mut push = |name: &str, rows: &[usize], n_columns: usize, block_type: BlockType| {
-            let parts = rows.iter().map(|n_rows| MatrixPart { tensor: name.into(), n_rows: *n_rows }).collect();
+            let parts =
+                rows.iter().map(|n_rows| MatrixPart { tensor: name.into(), n_rows: *n_rows }).collect();
             plan.matrices.push(Matrix { parts, n_columns, block_type });
             MatrixId(plan.matrices.len() - 1)
         };
@@ -95,7 +96,8 @@ impl RandomModel {
             Op::Logits { norm: norm(2), weights: head },
         ];
         let files = plan.matrices.iter().map(|matrix| random_blocks(matrix, &mut random)).collect();
-        let vectors = plan.vectors.iter().map(|v| (0..v.len).map(|_| 1.0 + 0.5 * random.signed()).collect()).collect();
+        let vectors =
+            plan.vectors.iter().map(|v| (0..v.len).map(|_| 1.0 + 0.5 * random.signed()).collect()).collect();
         Self { plan, files, vectors }
     }
 
@@ -113,7 +115,8 @@ impl RandomModel {
     }
 
     pub fn reference(&self) -> Reference {
-        let decoded = self.plan.matrices.iter().zip(&self.files).map(|(matrix, file)| decode(matrix.block_type, file));
+        let decoded =
+            self.plan.matrices.iter().zip(&self.files).map(|(matrix, file)| decode(matrix.block_type, file));
         Reference::new(&self.plan, decoded.collect(), self.vectors.clone())
     }
 }
@@ -125,7 +128,8 @@ fn random_blocks(matrix: &Matrix, random: &mut Random) -> Vec<u8> {
     let mut block_idx = 0;
     let mut half = |random: &mut Random, size: f32| {
         block_idx += 1;
-        let bits = if block_idx % 13 == 0 { 0x0155 } else { f16_from_f32(size * (1.0 + 0.3 * random.signed())) };
+        let bits =
+            if block_idx % 13 == 0 { 0x0155 } else { f16_from_f32(size * (1.0 + 0.3 * random.signed())) };
         bits.to_le_bytes()
     };
     let mut bytes = Vec::new();

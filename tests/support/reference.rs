@@ -34,7 +34,9 @@ pub struct Activations {
 pub fn decode(block_type: BlockType, bytes: &[u8]) -> Vec<f32> {
     let half = |b: &[u8]| f32_from_f16(u16::from_le_bytes([b[0], b[1]]));
     match block_type {
-        BlockType::F32 => bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
+        BlockType::F32 => {
+            bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+        }
         BlockType::F16 => bytes.chunks_exact(2).map(half).collect(),
         BlockType::Q8_0 => {
             let block = |b: &[u8]| b[2..].iter().map(|q| half(b) * f32::from(*q as i8)).collect::<Vec<_>>();
@@ -69,12 +71,17 @@ impl Reference {
     fn op(&mut self, op: &Op, batch: &Batch, a: &mut Activations) {
         match op {
             Op::Embed { table } => {
-                let row = |token: &u32| self.row(*table, *token as usize).iter().map(|v| f64::from(*v)).collect();
+                let row =
+                    |token: &u32| self.row(*table, *token as usize).iter().map(|v| f64::from(*v)).collect();
                 a.hidden = batch.tokens.iter().map(row).collect();
             }
-            Op::ProjectQkv { layer, norm, weights, pairs } => self.project_qkv(*layer, norm, weights, *pairs, batch, a),
+            Op::ProjectQkv { layer, norm, weights, pairs } => {
+                self.project_qkv(*layer, norm, weights, *pairs, batch, a)
+            }
             Op::Attend { layer, scale } => {
-                a.attended = (0..batch.n_rows()).map(|row| self.attend(*layer, *scale, batch, row, &a.query[row])).collect();
+                a.attended = (0..batch.n_rows())
+                    .map(|row| self.attend(*layer, *scale, batch, row, &a.query[row]))
+                    .collect();
             }
             Op::ProjectAdd { weights, input } => {
                 let inputs = match input {
@@ -141,8 +148,10 @@ impl Reference {
         let mut attended = Vec::new();
         for (head, q) in query.chunks(sizes.head_dim).enumerate() {
             let start = head / (sizes.n_heads / sizes.n_kv_heads) * sizes.head_dim;
-            let of = |slot: &u32, which: usize| &self.cache[&(layer, *slot)][which][start..start + sizes.head_dim];
-            let dot = |slot: &u32| q.iter().zip(of(slot, 0)).map(|(a, b)| a * b).sum::<f64>() * f64::from(scale);
+            let of =
+                |slot: &u32, which: usize| &self.cache[&(layer, *slot)][which][start..start + sizes.head_dim];
+            let dot =
+                |slot: &u32| q.iter().zip(of(slot, 0)).map(|(a, b)| a * b).sum::<f64>() * f64::from(scale);
             let scores: Vec<f64> = slots.iter().map(dot).collect();
             let greatest = scores.iter().copied().fold(f64::MIN, f64::max);
             let weights: Vec<f64> = scores.iter().map(|s| (s - greatest).exp()).collect();

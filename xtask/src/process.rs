@@ -1,7 +1,7 @@
 //! Starting other programs: each child sees the toolchain this project builds with, and nothing of xtask's own cargo run.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

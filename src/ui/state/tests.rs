@@ -287,6 +287,18 @@ fn a_model_that_comes_unasked_is_shown() {
 }
 
 #[test]
+fn a_new_try_forgets_what_went_wrong_before() {
+    let mut state = ready();
+    state.apply(failed(None, "1"), 0.0);
+    state.submit("Hi", 1);
+    assert_eq!(notices(&state), [""; 0]);
+    state.apply(failed(None, "2"), 0.0);
+    state.load("Other", url(), None);
+    assert_eq!(notices(&state), [""; 0]);
+    assert!(state.take_changed().contains(&Part::Notices));
+}
+
+#[test]
 fn notices_are_dismissed_and_few() {
     let mut state = ready();
     for text in ["1", "2", "3", "4", "5", "5"] {

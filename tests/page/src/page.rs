@@ -2,7 +2,7 @@
 
 use crate::server::Server;
 use crate::webdriver::{Element, Session};
-use pagelm::protocol::{Event, Request};
+use pagelm::protocol::{Event, Request, Status};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -223,6 +223,15 @@ impl Page {
                 .map_err(|error| format!("an answer is no list of events: {error}: {text}"))
         };
         answers.iter().map(events).collect()
+    }
+
+    /// How the engine stands.
+    pub fn engine_status(&self) -> Result<Status, String> {
+        let answers = self.request(&[Request::Status { request: 0 }], START)?;
+        match answers.first().and_then(|events| events.last()) {
+            Some(Event::Status { status, .. }) => Ok(*status),
+            other => Err(format!("the engine's status was answered by {other:?}")),
+        }
     }
 
     fn message_box(&self) -> Result<Option<Element>, String> {

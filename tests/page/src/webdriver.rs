@@ -148,17 +148,21 @@ impl Session {
     /// One call; the `value` of its answer, or the driver's message.
     fn call(&self, method: &str, path: &str, body: Option<Value>) -> Result<Value, String> {
         let body = body.map_or_else(String::new, |body| body.to_string());
-        let answer = exchange(self.port, method, path, &body)
+        let (status, answer) = exchange(self.port, method, path, &body)
             .map_err(|error| format!("chromedriver did not answer {method} {path}: {error}"))?;
         let mut answer: Value = serde_json::from_slice(&answer)
             .map_err(|error| format!("chromedriver's answer is not JSON: {error}"))?;
         let value = answer["value"].take();
-        match value["error"].as_str() {
-            Some(error) => {
-                Err(format!("{method} {path}: {error}: {}", value["message"].as_str().unwrap_or_default()))
-            }
-            None => Ok(value),
+        if status == 200 {
+            return Ok(value);
         }
+        // The first line says it; the rest is the driver's own stack.
+        let message =
+            value["message"].as_str().and_then(|message| message.lines().next()).unwrap_or_default();
+        Err(format!(
+            "{method} {path}: {}: {message}",
+            value["error"].as_str().unwrap_or("no WebDriver error")
+        ))
     }
 }
 
@@ -190,8 +194,8 @@ fn read_port(stdout: std::process::ChildStdout) -> Result<u16, String> {
     port.ok_or_else(|| "chromedriver named no port".into())
 }
 
-/// One HTTP exchange with a server that states the length of its answer.
-fn exchange(port: u16, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
+/// One HTTP exchange with a server that states the length of its answer: the answer's status and body.
+fn exchange(port: u16, method: &str, path: &str, body: &str) -> std::io::Result<(u16, Vec<u8>)> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(CALL_LIMIT))?;
     write!(
@@ -201,6 +205,9 @@ fn exchange(port: u16, method: &str, path: &str, body: &str) -> std::io::Result<
         body.len()
     )?;
     let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    let status = line.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or_default();
     let mut n_bytes = 0;
     loop {
         let mut line = String::new();
@@ -218,5 +225,5 @@ fn exchange(port: u16, method: &str, path: &str, body: &str) -> std::io::Result<
     }
     let mut answer = Vec::new();
     reader.take(n_bytes).read_to_end(&mut answer)?;
-    Ok(answer)
+    Ok((status, answer))
 }

@@ -38,7 +38,7 @@ pub(super) const STAGES: &[Stage] = &[
     Stage { name: "xtask", what: "tests of xtask itself", kind: Kind::Tests, commands: xtask },
     Stage {
         name: "clippy",
-        what: "no warning, natively, without features and with all",
+        what: "no warning, natively, without features and with the usual ones",
         kind: Kind::Check,
         commands: clippy,
     },
@@ -50,20 +50,14 @@ pub(super) const STAGES: &[Stage] = &[
     },
     Stage {
         name: "native",
-        what: "the native engine on Vulkan, Metal or DX12",
+        what: "the engine on Vulkan, Metal or DX12, and the page's state",
         kind: Kind::Tests,
         commands: native,
-    },
-    Stage {
-        name: "page-logic",
-        what: "the page's state, tested natively",
-        kind: Kind::Tests,
-        commands: page_logic,
     },
     Stage { name: "fuzz", what: "file readers meet bounded nonsense", kind: Kind::Check, commands: fuzz },
     Stage {
         name: "wasm",
-        what: "kernels in Chromium, whose WGSL compiler is another",
+        what: "kernels and models in Chromium, whose WGSL compiler is another",
         kind: Kind::Tests,
         commands: wasm,
     },
@@ -81,7 +75,7 @@ const WEB: [&str; 3] = ["--no-default-features", "--features", "web"];
 const WASM: [&str; 2] = ["--target", "wasm32-unknown-unknown"];
 const DENY: [&str; 3] = ["--", "--deny", "warnings"];
 /// Integration tests that also run in a browser.
-const BROWSER_TESTS: [&str; 2] = ["--test", "kernels"];
+const BROWSER_TESTS: [&str; 4] = ["--test", "kernels", "--test", "models"];
 /// How long one run of the fuzzer is: executions, and seconds where those come first.
 const FUZZ: [&str; 3] = ["-runs=300000", "-max_total_time=120", "-seed=1"];
 
@@ -129,12 +123,9 @@ fn clippy_wasm(context: &Context, _: &[String]) -> Result<Vec<Command>> {
     Ok(vec![cargo(context, &[&["clippy", "--lib", "--bins"], &BROWSER_TESTS, &PACKAGE, &WEB, &WASM, &DENY])])
 }
 
+/// All features: the page's state has no browser in it, and one build serves both.
 fn native(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
-    Ok(vec![cargo_test(context, &[&PACKAGE], filters, &[])])
-}
-
-fn page_logic(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
-    Ok(vec![cargo_test(context, &[&["--lib"], &PACKAGE, &WEB], filters, &[])])
+    Ok(vec![cargo_test(context, &[&PACKAGE, &["--all-features"]], filters, &[])])
 }
 
 fn fuzz(context: &Context, _: &[String]) -> Result<Vec<Command>> {

@@ -32,8 +32,21 @@ fn the_default_model_agrees_with_its_reference() {
     });
 }
 
+#[test]
+fn the_engine_keeps_the_weights_out_of_its_memory() {
+    in_page("memory", Gpu::Software, |page| {
+        page.load_default_model()?;
+        let n_bytes =
+            page.engine_status()?.memory_bytes.ok_or("the engine did not say how much memory it has")?;
+        println!("the engine worker has {:.1} MiB of wasm memory", n_bytes as f64 / f64::from(1 << 20));
+        assert!(n_bytes < MEMORY_BYTES, "the engine worker has {n_bytes} bytes of wasm memory");
+        assert!(n_bytes > 1 << 20, "{n_bytes} bytes cannot hold the tokenizer: is this the engine's memory?");
+        Ok(())
+    });
+}
+
 fn expected() -> Result<Value, String> {
-    let text = include_str!("../../fixtures/smollm2-135m/expected.json");
+    let text = include_str!("../../../fixtures/smollm2-135m/expected.json");
     serde_json::from_str(text).map_err(|error| format!("expected.json: {error}"))
 }
 
@@ -168,8 +181,7 @@ fn check_top(found: &[TokenLogprob], case: &Value, mut wrong: impl FnMut(String)
         match found.iter().position(|token| token.id == id) {
             Some(place) => {
                 let error = f64::from(found[place].logprob) - logprob;
-                // Written so that NaN is wrong.
-                if !(error.abs() <= LOGPROB) {
+                if error.is_nan() || error.abs() > LOGPROB {
                     wrong(format!("token {id}: log-probability off by {error:.4}"));
                 }
                 if place >= 10 && rank < 10 && logprob - wanted[10].1 > LOGPROB {
