@@ -134,7 +134,7 @@ fn unknown(command: Command, name: &str) -> CliError {
     } else if takers.is_empty() {
         format!("unknown option --{name}")
     } else {
-        format!("`pagelm {}` takes no --{name}; {} does", command.name(), takers.join(", "))
+        format!("`pagelm {}` takes no --{name}, which belongs to {}", command.name(), takers.join(" and "))
     };
     usage(Some(command), sentence)
 }
@@ -182,8 +182,8 @@ fn set(arguments: &mut Arguments, option: &OptionSpec, parser: &mut Parser) -> R
     if option.value.is_empty() {
         return set_flag(arguments, option.name, flag(option.name, parser)?);
     }
-    let value =
-        parser.value().map_err(|_| format!("--{} has no value: it takes {}", option.name, option.value))?;
+    let missing = || format!("--{} has no value: it takes {}", option.name, option.value);
+    let value = parser.value().ok().ok_or_else(missing)?;
     match option.name {
         "model" => arguments.model = Some(value.into()),
         "messages" => arguments.messages = Some(value.into()),
@@ -239,7 +239,7 @@ fn set_text(arguments: &mut Arguments, name: &str, value: String) -> Result<(), 
         "min-tokens" => arguments.sampling.min_tokens = number("min_tokens", value, FROM_0)?,
         "logprobs" => arguments.sampling.logprobs = Some(number("logprobs", value, TOP)?),
         "prompt-logprobs" => {
-            arguments.sampling.prompt_logprobs = Some(number("prompt_logprobs", value, TOP)?)
+            arguments.sampling.prompt_logprobs = Some(number("prompt_logprobs", value, TOP)?);
         }
         _ => set_sampling(&mut arguments.sampling, name, value)?,
     }
@@ -266,7 +266,7 @@ fn set_sampling(sampling: &mut GenerateOptions, name: &str, value: &str) -> Resu
             sampling.frequency_penalty = number("frequency_penalty", value, "a number from -2 to 2")?;
         }
         "seed" => {
-            sampling.seed = Some(number("seed", value, "a whole number from 0 to 18446744073709551615")?)
+            sampling.seed = Some(number("seed", value, "a whole number from 0 to 18446744073709551615")?);
         }
         "stop" => sampling.stop.push(value.into()),
         "bad-words" => sampling.bad_words.push(value.into()),
@@ -359,7 +359,7 @@ mod tests {
             (&["--ignore-eos", "--ignore-eos=false"], |_| {}),
             (&["--bad-words", "x y", "--bad-words", "z"], |o| o.bad_words = vec!["x y".into(), "z".into()]),
             (&["--logit-bias", "5=-2.5", "--logit-bias", "6=1"], |o| {
-                o.logit_bias = vec![(5, -2.5), (6, 1.0)]
+                o.logit_bias = vec![(5, -2.5), (6, 1.0)];
             }),
             (&["--logprobs", "20"], |o| o.logprobs = Some(20)),
             (&["--prompt-logprobs", "0"], |o| o.prompt_logprobs = Some(0)),

@@ -64,7 +64,7 @@ pub(super) async fn chat(arguments: &Arguments) -> Result<(), CliError> {
                 output::note("A new conversation begins.");
             }
             Line::Unknown(word) => {
-                output::note(&format!("there is no {word}, only /new, /system TEXT and /exit"))
+                output::note(&format!("there is no {word}, only /new, /system TEXT and /exit"));
             }
             Line::Message(text) => {
                 messages.push(Message::text("user", text));

@@ -203,7 +203,7 @@ fn text(info: &InfoJson) -> String {
     match (&info.device, &info.device_problem) {
         (Some(device), _) => line("device", device.line()),
         (None, problem) => {
-            line("device", format!("none: {}", problem.as_deref().unwrap_or("no reason known")))
+            line("device", format!("none: {}", problem.as_deref().unwrap_or("no reason known")));
         }
     }
     for device in &info.devices {

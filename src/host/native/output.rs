@@ -72,7 +72,7 @@ pub(super) struct LogprobJson {
     text: String,
     logprob: f32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    top: Option<Vec<LogprobJson>>,
+    top: Option<Vec<Self>>,
 }
 
 impl LogprobJson {

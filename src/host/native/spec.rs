@@ -50,7 +50,7 @@ const OPTIONS: [OptionSpec; 34] = [
         Group::Model,
         "context",
         "N",
-        "longest conversation in tokens (default: the model's own, or 4096 where that is larger)",
+        "longest conversation in tokens (default: the model's own, at most 4096)",
     ),
     option(
         Group::Model,

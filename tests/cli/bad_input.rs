@@ -1,0 +1,184 @@
+//! Bad input: each gets exit code 2 and a sentence that names the cause, before anything is loaded.
+
+use super::{FILES, file, run};
+use crate::gguf_writer::llama_tiny_gguf;
+
+/// Refused with exit code 2, nothing on stdout, and a sentence that holds `expected`.
+fn check_refused(arguments: &[&str], expected: &str) {
+    let ran = run(arguments);
+    assert_eq!(ran.code, Some(2), "{arguments:?}: {}{}", ran.stdout, ran.stderr);
+    assert_eq!(ran.stdout, "", "{arguments:?}");
+    assert_eq!(ran.stderr.matches("pagelm: ").count(), 1, "{arguments:?}: {}", ran.stderr);
+    assert!(ran.stderr.contains(expected), "{arguments:?}: {} instead of {expected:?}", ran.stderr);
+}
+
+#[test]
+fn bad_command_lines_are_refused() {
+    let model = file("tiny.gguf");
+    let model = model.as_str();
+    let table: [(&[&str], &str); 21] = [
+        (&[], "a command is missing\nusage: pagelm COMMAND"),
+        (
+            &["genrate"],
+            "there is no command \"genrate\"; did you mean generate?\nusage: pagelm generate --model PATH",
+        ),
+        (&["serve-the-web"], "there is no command \"serve-the-web\"\nusage: pagelm COMMAND"),
+        (&["--json", "info"], "the command comes first, before --json"),
+        (&["help", "me"], "there is no command \"me\""),
+        (&["generate", "--prompt", "a"], "--model PATH is missing\nusage: pagelm generate"),
+        (&["generate", "--model", model], "--prompt TEXT or --messages FILE.json, is missing"),
+        (&["generate", "--model", model, "--prompt"], "--prompt has no value: it takes TEXT"),
+        (
+            &["generate", "--model", model, "--prompt", "a", "--messages", "b"],
+            "--prompt and --messages are both given",
+        ),
+        (&["generate", "--model", model, "hello"], "a prompt is given as --prompt \"hello\""),
+        (&["generate", "--model", model, "--promt", "a"], "unknown option --promt; did you mean --prompt?"),
+        (
+            &["generate", "--model", model, "--frobnicate"],
+            "unknown option --frobnicate\nusage: pagelm generate",
+        ),
+        (&["generate", "--model", model, "-x"], "unknown option -x"),
+        (
+            &["score", "--model", model, "--temperature", "0"],
+            "`pagelm score` takes no --temperature, which belongs to generate and chat",
+        ),
+        (&["score", "--model", model], "--text FILE is missing"),
+        (&["tokenize", "--model", model], "the TEXT to tokenize is missing"),
+        (&["tokenize", "--model", model, "a", "b"], "\"b\" is another; quote a text with spaces"),
+        (
+            &["bench", "--model", model, "--sequences", "1,0"],
+            "--sequences must be a whole number of 1 or more; found \"0\"",
+        ),
+        (
+            &["bench", "--model", model, "--runs", "x"],
+            "--runs must be a whole number of 1 or more; found \"x\"",
+        ),
+        (&["info", "--model", model, "--kv", "f8"], "--kv must be one of f16, f32; found \"f8\""),
+        (&["info", "--model", model, "--json=yes"], "--json must be one of true, false; found \"yes\""),
+    ];
+    table.iter().for_each(|(arguments, expected)| check_refused(arguments, expected));
+}
+
+#[test]
+fn bad_models_are_refused_by_every_command() {
+    let folder = FILES.folder.to_str().unwrap();
+    let models = [
+        (file("nothing.gguf"), "cannot read"),
+        (folder.to_owned(), "it is not a file"),
+        (file("empty.gguf"), "empty.gguf"),
+        (file("text.gguf"), "this is not a GGUF file"),
+        (file("cut3.gguf"), "cut3.gguf"),
+        (file("cut100.gguf"), "a file of 100 bytes has room for"),
+        (file("cut20000.gguf"), "truncated"),
+        (file(&format!("cut{}.gguf", llama_tiny_gguf().len() - 1)), "truncated"),
+    ];
+    let score = file("score.txt");
+    for (model, expected) in &models {
+        let commands: [&[&str]; 6] = [
+            &["info"],
+            &["tokenize", "a"],
+            &["generate", "--prompt", "a"],
+            &["score", "--text", &score],
+            &["bench"],
+            &["chat"],
+        ];
+        for command in commands {
+            check_refused(&[command, &["--model", model]].concat(), expected);
+        }
+    }
+}
+
+#[test]
+fn bad_prompts_are_refused() {
+    let (model, chat) = (file("tiny.gguf"), file("chat.gguf"));
+    let long = "word ".repeat(2000);
+    let file = |name: &str| file(name);
+    let table: [(&str, &[&str], &str); 17] = [
+        ("generate", &["--prompt", ""], "the prompt has no tokens"),
+        (
+            "generate",
+            &["--prompt", &long],
+            "and the context of 512 tokens must also hold at least one of the answer",
+        ),
+        ("generate", &["--prompt", "a b c d e f g h", "--context", "4"], "the context of 4 tokens"),
+        ("generate", &["--prompt", "a", "--context", "513"], "it must lie between 2 and 512"),
+        ("generate", &["--prompt", "a", "--context", "1"], "it must lie between 2 and 512"),
+        (
+            "generate",
+            &["--prompt", "a", "--device", "cpu"],
+            "the device cpu is not available in this build yet",
+        ),
+        (
+            "generate",
+            &["--prompt", "a", "--precision", "fast"],
+            "the precision fast is not available in this build yet",
+        ),
+        ("generate", &["--prompt", "a", "--adapter-name", "no such GPU"], "with \"no such GPU\" in its name"),
+        ("generate", &["--messages", &file("messages.json")], "the model file has no chat template"),
+        ("generate", &["--messages", &file("nothing.json")], "cannot read"),
+        ("generate", &["--messages", &file("broken.json")], "broken.json: it is not JSON"),
+        ("generate", &["--messages", &file("object.json")], "object.json: it must be an array of messages"),
+        (
+            "generate",
+            &["--messages", &file("image.json")],
+            "messages[0].content[0] must be {\"type\": \"text\"",
+        ),
+        ("score", &["--text", &file("short.txt")], "has 1 token, but a score needs at least 2"),
+        ("score", &["--text", &file("latin1.txt")], "is not UTF-8 text, from byte 3 on"),
+        ("score", &["--text", &file("long.txt")], "the model reads 512 at most: cut the text"),
+        ("chat", &[], "the model file has no chat template"),
+    ];
+    for (command, arguments, expected) in table {
+        check_refused(&[&[command, "--model", &model], arguments].concat(), expected);
+    }
+    check_refused(
+        &["generate", "--model", &chat, "--messages", &file("none.json")],
+        "the conversation has no messages",
+    );
+    check_refused(
+        &["score", "--model", &model, "--text", &file("score.txt"), "--context", "9"],
+        "give --context 20 or more",
+    );
+    check_refused(
+        &["bench", "--model", &model, "--prompt-tokens", "500"],
+        "make 532 tokens, but the context holds 512",
+    );
+    check_refused(
+        &["bench", "--model", &model, "--sequences", "1,4000"],
+        "--sequences 4000 was asked for, but 64",
+    );
+}
+
+#[test]
+fn sampling_options_out_of_range_are_refused_by_name() {
+    let model = file("tiny.gguf");
+    for (option, value, expected) in [
+        ("--temperature", "-0.5", "temperature must be a finite number of 0 or more; found -0.5"),
+        ("--temperature", "inf", "temperature must be a finite number of 0 or more"),
+        ("--temperature", "warm", "temperature must be a finite number of 0 or more; found \"warm\""),
+        ("--top-k", "-2", "top_k must be 0 or -1 to keep all tokens, or 1 or more; found -2"),
+        ("--top-k", "1.5", "top_k must be a whole number"),
+        ("--top-p", "0", "top_p must be greater than 0 and at most 1; found 0"),
+        ("--top-p", "1.5", "top_p must be greater than 0 and at most 1; found 1.5"),
+        ("--min-p", "-0.1", "min_p must be from 0 to 1; found -0.1"),
+        ("--repetition-penalty", "0", "repetition_penalty must be a finite number greater than 0; found 0"),
+        ("--presence-penalty", "2.5", "presence_penalty must be from -2 to 2; found 2.5"),
+        ("--frequency-penalty", "nan", "frequency_penalty must be from -2 to 2; found NaN"),
+        ("--seed", "-1", "seed must be a whole number from 0"),
+        ("--max-tokens", "0", "max_tokens must be 1 or more; found 0"),
+        ("--max-tokens", "-1", "max_tokens must be a whole number of 1 or more; found \"-1\""),
+        ("--min-tokens", "17", "min_tokens must be at most max_tokens, which is 16; found 17"),
+        ("--stop", "", "stop string 0 is empty"),
+        ("--stop-token-ids", "1,384", "stop_token_ids must be made of token ids from 0 to 383; found 384"),
+        ("--stop-token-ids", "1;2", "stop_token_ids must be token ids with commas between"),
+        ("--bad-words", "", "bad_words must be made of words of at least one token"),
+        ("--logit-bias", "1=100.5", "logit_bias must be from -100 to 100 for each token; found 100.5"),
+        ("--logit-bias", "384=1", "logit_bias must be made of token ids from 0 to 383; found 384"),
+        ("--logit-bias", "5", "logit_bias must be a token id, =, and a number from -100 to 100"),
+        ("--logprobs", "21", "logprobs must be from 0 to 20; found 21"),
+        ("--prompt-logprobs", "21", "prompt_logprobs must be from 0 to 20; found 21"),
+    ] {
+        check_refused(&["generate", "--model", &model, "--prompt", "a", option, value], expected);
+    }
+}

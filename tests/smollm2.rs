@@ -1,0 +1,204 @@
+//! The default model through the host, natively, against what transformers says of it: tokens, chats, log-probabilities,
+//! greedy answers alone and in a crowd, and the likelihood of a text.
+#![cfg(feature = "native")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+use std::path::Path;
+
+use pagelm::gpu;
+use pagelm::host::load::describe;
+use pagelm::host::native::surroundings;
+use pagelm::host::{Host, encode};
+use pagelm::protocol::{
+    DeviceKind, Event, FinishReason, GenerateOptions, LoadOptions, Message, Prompt, TokenLogprob,
+};
+use pagelm::store::native::FileSource;
+use serde_json::Value;
+
+const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/www/models/SmolLM2-135M-Instruct.Q4_1.gguf");
+/// Of log-probabilities, and how much a token must lead by to be missed.
+const LOGPROB_TOLERANCE: f64 = 0.03;
+/// Below it two tokens are about equally likely, and either may come first.
+const GREEDY_GAP: f64 = 0.05;
+const NLL_TOLERANCE: f64 = 0.003;
+const MAX_TOKENS: u32 = 32;
+
+fn expected() -> Value {
+    serde_json::from_str(include_str!("fixtures/smollm2-135m/expected.json")).unwrap()
+}
+
+fn model() -> FileSource {
+    let problem = format!("{MODEL} is missing: `cargo xtask test` fetches it, and then runs this test");
+    assert!(Path::new(MODEL).is_file(), "{problem}");
+    FileSource::open(MODEL).unwrap()
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().unwrap()
+}
+
+fn ids(value: &Value) -> Vec<u32> {
+    array(value).iter().map(|id| id.as_u64().unwrap() as u32).collect()
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    array(value).iter().map(|number| number.as_f64().unwrap()).collect()
+}
+
+fn chat(case: &Value) -> Prompt {
+    let text = |message: &Value, field: &str| message[field].as_str().unwrap().to_owned();
+    let turn = |message| Message::text(text(message, "role"), text(message, "content"));
+    let messages = array(&case["messages"]).iter().map(turn).collect();
+    Prompt::Chat { messages, tools: Vec::new(), template_arguments: Vec::new() }
+}
+
+fn raw(text: &Value) -> Prompt {
+    Prompt::Text(text.as_str().unwrap().to_owned())
+}
+
+/// Every prompt that the reference answered, raw and rendered, with what it answered.
+fn cases(expected: &Value) -> Vec<(Prompt, &Value)> {
+    let raw = array(&expected["prompts"]).iter().map(|case| (raw(&case["prompt"]), case));
+    raw.chain(array(&expected["chats"]).iter().map(|case| (chat(case), case))).collect()
+}
+
+#[test]
+fn texts_and_chats_become_the_references_tokens() {
+    let expected = expected();
+    let described = pollster::block_on(describe(&model(), &LoadOptions::default())).unwrap();
+    let check = |prompt: &Prompt, text: &Value, expected: &Value| {
+        let (rendered, found) = encode(described.tokenizer(), prompt, 0).unwrap();
+        assert_eq!(Some(rendered.as_str()), text.as_str());
+        assert_eq!(found, ids(expected), "{text}");
+    };
+    for case in array(&expected["prompts"]) {
+        check(&raw(&case["prompt"]), &case["prompt"], &case["ids"]);
+    }
+    for case in array(&expected["chats"]) {
+        check(&chat(case), &case["rendered"], &case["ids"]);
+    }
+    for case in array(&expected["tokenize"]).iter().chain([&expected["perplexity"]]) {
+        check(&raw(&case["text"]), &case["text"], &case["ids"]);
+    }
+}
+
+/// What came of one request.
+#[derive(Debug, Default)]
+struct Answer {
+    text: String,
+    tokens: Vec<u32>,
+    logprobs: Vec<TokenLogprob>,
+    prompt_logprobs: Vec<Option<TokenLogprob>>,
+    reason: Option<FinishReason>,
+}
+
+/// Answers all prompts at once.
+fn answers(host: &mut Host, prompts: &[&Prompt], options: &GenerateOptions) -> Vec<Answer> {
+    for (request, prompt) in (0..).zip(prompts) {
+        host.generate(0, request, prompt, options);
+    }
+    let mut answers: Vec<Answer> = prompts.iter().map(|_| Answer::default()).collect();
+    loop {
+        for (_, event) in host.take_events() {
+            match event {
+                Event::Tokens { request, text, ids, logprobs } => {
+                    let answer = &mut answers[request as usize];
+                    answer.text.push_str(&text);
+                    answer.tokens.extend(ids);
+                    answer.logprobs.extend(logprobs);
+                }
+                Event::PromptLogprobs { request, tokens } => {
+                    answers[request as usize].prompt_logprobs = tokens;
+                }
+                Event::Finished { request, reason, .. } => answers[request as usize].reason = Some(reason),
+                Event::Failed { error, .. } => panic!("{error}"),
+                _ => {}
+            }
+        }
+        if !host.has_work() {
+            return answers;
+        }
+        pollster::block_on(host.step());
+    }
+}
+
+/// The likeliest first tokens are the reference's, as likely as there.
+fn check_likeliest(found: &TokenLogprob, case: &Value) {
+    let (tokens, logprobs) = (ids(&case["top"]), numbers(&case["top_logprob"]));
+    for (rank, (token, expected)) in tokens.iter().zip(&logprobs).enumerate() {
+        let place = found.top.iter().position(|top| top.id == *token);
+        let place = place
+            .unwrap_or_else(|| panic!("token {token}, the reference's {rank}, is not among {:?}", found.top));
+        let difference = (f64::from(found.top[place].logprob) - expected).abs();
+        assert!(
+            difference <= LOGPROB_TOLERANCE,
+            "token {token}: {} instead of {expected}",
+            found.top[place].logprob
+        );
+        let leads = rank < 10 && *expected > logprobs[10] + LOGPROB_TOLERANCE;
+        assert!(!leads || place < 10, "token {token}, the reference's {rank}, is only at {place}");
+    }
+}
+
+/// Tokens are the reference's until two are about equally likely.
+fn check_greedy(found: &Answer, case: &Value) {
+    let gaps = numbers(&case["greedy_gap"]);
+    let certain = gaps.iter().position(|gap| *gap < GREEDY_GAP).unwrap_or(gaps.len());
+    assert_eq!(found.tokens.len(), MAX_TOKENS as usize);
+    assert_eq!(found.tokens[..certain], ids(&case["greedy"])[..certain], "{case}");
+    if certain == gaps.len() {
+        assert_eq!(
+            Some(found.text.trim_end_matches('\u{FFFD}')),
+            case["decoded"].as_str().map(|t| t.trim_end_matches('\u{FFFD}'))
+        );
+    }
+    assert_eq!(found.reason, Some(FinishReason::Length));
+}
+
+fn check_likelihood(host: &mut Host, expected: &Value) {
+    let options =
+        GenerateOptions { max_tokens: Some(1), prompt_logprobs: Some(0), ..GenerateOptions::default() };
+    let found = answers(host, &[&raw(&expected["text"])], &options).remove(0);
+    let known: Vec<f64> =
+        found.prompt_logprobs.iter().flatten().map(|token| f64::from(token.logprob)).collect();
+    assert_eq!(known.len(), ids(&expected["ids"]).len() - 1, "every token but the first is predicted");
+    let mean_nll = -known.iter().sum::<f64>() / known.len() as f64;
+    let difference = (mean_nll - expected["mean_nll"].as_f64().unwrap()).abs();
+    assert!(difference <= NLL_TOLERANCE, "mean NLL {mean_nll} instead of {}", expected["mean_nll"]);
+}
+
+#[test]
+fn answers_are_the_references() {
+    let expected = expected();
+    let mut host = Host::new(surroundings(), None);
+    let options = LoadOptions { context: Some(2048), ..LoadOptions::default() };
+    let info = pollster::block_on(host.load(&model(), &options, |_, _| {})).unwrap();
+    let adapters = pollster::block_on(gpu::adapters());
+    let adapter = adapters.iter().find(|adapter| adapter.name == info.device_name).unwrap();
+    let kind = if adapter.is_software { DeviceKind::Software } else { DeviceKind::Gpu };
+    assert_eq!(info.device_kind, kind, "what is told of the device is true");
+
+    let cases = cases(&expected);
+    let prompts: Vec<&Prompt> = cases.iter().map(|(prompt, _)| prompt).collect();
+    let greedy = GenerateOptions {
+        temperature: 0.0,
+        max_tokens: Some(MAX_TOKENS),
+        ignore_eos: true,
+        logprobs: Some(20),
+        skip_special_tokens: false,
+        ..GenerateOptions::default()
+    };
+    let together = answers(&mut host, &prompts, &greedy);
+    for (answer, (_, case)) in together.iter().zip(&cases) {
+        check_likeliest(&answer.logprobs[0], case);
+        check_greedy(answer, case);
+    }
+    let alone = answers(&mut host, &prompts[1..2], &greedy).remove(0);
+    check_greedy(&alone, cases[1].1);
+    assert_eq!(
+        (&alone.tokens, &alone.logprobs),
+        (&together[1].tokens, &together[1].logprobs),
+        "alone = in a crowd"
+    );
+    check_likelihood(&mut host, &expected["perplexity"]);
+}
