@@ -151,21 +151,16 @@ impl Maker<'_> {
     ) -> Result<(Vec<wgpu::Buffer>, usize), GpuError> {
         let block_bytes = plan.sizes.kv_block_bytes(plan.kv) as u64;
         let most = (self.gpu.max_binding_bytes() / block_bytes).max(1) as usize;
-        let mut n_blocks = kv_tokens.div_ceil(BLOCK_TOKENS).clamp(1, most);
-        loop {
+        let n_layers = plan.sizes.n_layers;
+        let asked = kv_tokens.div_ceil(BLOCK_TOKENS).clamp(1, most);
+        first_that_fits(asked, MIN_KV_TOKENS / BLOCK_TOKENS, async |n_blocks| {
             let size = block_bytes * n_blocks as u64;
-            let needed = size * plan.sizes.n_layers as u64;
-            let made = self.within_memory("the KV cache", needed, |maker| {
-                (0..plan.sizes.n_layers)
-                    .map(|_| maker.buffer("kv", size, wgpu::BufferUsages::STORAGE))
-                    .collect()
-            });
-            match made.await {
-                Ok(buffers) => return Ok((buffers, n_blocks)),
-                Err(error) if n_blocks * BLOCK_TOKENS <= MIN_KV_TOKENS => return Err(error),
-                Err(_) => n_blocks = (n_blocks / 2).max(1),
-            }
-        }
+            self.within_memory("the KV cache", size * n_layers as u64, |maker| {
+                (0..n_layers).map(|_| maker.buffer("kv", size, wgpu::BufferUsages::STORAGE)).collect()
+            })
+            .await
+        })
+        .await
     }
 
     pub(super) fn compile(
@@ -228,6 +223,22 @@ impl Maker<'_> {
         let compiled: Vec<Compiled> = compiled.collect();
         self.n_objects += compiled.len() as u64 + pipelines.made.len() as u64;
         compiled
+    }
+}
+
+/// What `make` gives for the first of n, n / 2, n / 4 … that memory suffices for, and which; an error below `least`.
+async fn first_that_fits<T>(
+    asked: usize,
+    least: usize,
+    mut make: impl AsyncFnMut(usize) -> Result<T, GpuError>,
+) -> Result<(T, usize), GpuError> {
+    let mut n = asked;
+    loop {
+        match make(n).await {
+            Ok(made) => return Ok((made, n)),
+            Err(GpuError::OutOfMemory { .. }) if n / 2 >= least => n /= 2,
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -295,4 +306,41 @@ fn bind_group_layout(device: &wgpu::Device) -> wgpu::BindGroupLayout {
         label: Some("pagelm"),
         entries: &entries,
     })
+}
+
+#[cfg(all(test, feature = "native"))]
+mod tests {
+    use super::*;
+
+    /// Asks for `asked` with room for `room`; tells what was made, and every size that was tried.
+    fn ask(asked: usize, least: usize, room: usize) -> (Result<usize, GpuError>, Vec<usize>) {
+        let mut tried = Vec::new();
+        let made = pollster::block_on(first_that_fits(asked, least, async |n| {
+            tried.push(n);
+            let error = GpuError::OutOfMemory { what: "the KV cache", needed_bytes: n as u64 };
+            if n <= room { Ok(()) } else { Err(error) }
+        }));
+        (made.map(|((), n)| n), tried)
+    }
+
+    #[test]
+    fn a_cache_that_does_not_fit_is_halved_until_it_does() {
+        assert_eq!(ask(128, 2, 200), (Ok(128), vec![128]));
+        assert_eq!(ask(128, 2, 33), (Ok(32), vec![128, 64, 32]));
+        assert_eq!(ask(5, 2, 2), (Ok(2), vec![5, 2]));
+        let (refused, tried) = ask(128, 2, 1);
+        assert_eq!(tried, [128, 64, 32, 16, 8, 4, 2]);
+        assert!(matches!(refused, Err(GpuError::OutOfMemory { needed_bytes: 2, .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn another_error_is_not_tried_again() {
+        let lost = GpuError::Lost { reason: "unplugged".into() };
+        let mut n_tries = 0;
+        let made: Result<((), usize), GpuError> = pollster::block_on(first_that_fits(8, 1, async |_| {
+            n_tries += 1;
+            Err(lost.clone())
+        }));
+        assert_eq!((made, n_tries), (Err(lost), 1));
+    }
 }
