@@ -371,7 +371,7 @@ pub struct TokenLogprob {
     /// Natural logarithm of its probability.
     pub logprob: f32,
     /// The likeliest tokens at this place, likeliest first; their own `top` is empty.
-    pub top: Vec<TokenLogprob>,
+    pub top: Vec<Self>,
 }
 
 /// Why an answer ended.

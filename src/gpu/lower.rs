@@ -172,7 +172,9 @@ fn split_matrices(plan: &Plan, target: Target) -> Result<Vec<Vec<Segment>>, Lowe
     for op in &plan.ops {
         match op {
             Op::ProjectQkv { weights, .. } => {
-                weights.iter().for_each(|id| uses[id.0] = (plan.sizes.head_dim, false))
+                for id in weights {
+                    uses[id.0] = (plan.sizes.head_dim, false);
+                }
             }
             Op::GatedMlp { weights, .. } => uses[weights.0] = (1, true),
             Op::Embed { .. } | Op::Attend { .. } | Op::ProjectAdd { .. } | Op::Logits { .. } => {}

@@ -76,7 +76,7 @@ impl Reference {
                 a.hidden = batch.tokens.iter().map(row).collect();
             }
             Op::ProjectQkv { layer, norm, weights, pairs } => {
-                self.project_qkv(*layer, norm, weights, *pairs, batch, a)
+                self.project_qkv(*layer, norm, weights, *pairs, batch, a);
             }
             Op::Attend { layer, scale } => {
                 a.attended = (0..batch.n_rows())
