@@ -35,8 +35,8 @@ pub fn sampling_params(
 fn bad_words(words: &[String], tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>, TextError> {
     let mut sequences = Vec::new();
     for word in words {
-        let bare = tokenizer.encode_text(word.trim_start())?;
-        let spaced = tokenizer.encode_text(&format!(" {}", word.trim_start()))?;
+        let bare = tokenizer.encode_piece(word.trim_start())?;
+        let spaced = tokenizer.encode_piece(&format!(" {}", word.trim_start()))?;
         if spaced.first() != bare.first() && spaced.len() == bare.len() {
             sequences.push(spaced);
         }

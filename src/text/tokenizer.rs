@@ -103,6 +103,13 @@ impl Tokenizer {
         Ok(ids)
     }
 
+    /// Tokens of a piece of raw text: like [`Self::encode_text`], but nothing is added at its ends.
+    pub fn encode_piece(&self, text: &str) -> Result<Vec<u32>, TextError> {
+        let mut ids = Vec::new();
+        self.encode_into(text, &[], &mut ids)?;
+        Ok(ids)
+    }
+
     /// Tokens of a rendered conversation: the template's control tokens are tokens, those that message content spells
     /// are text. Nothing is added: what a template wants at the start it writes itself.
     pub fn encode_rendered(&self, rendered: &Rendered) -> Result<Vec<u32>, TextError> {

@@ -30,6 +30,7 @@ static FILES: LazyLock<Files> = LazyLock::new(|| {
         r#"[{"role": "user", "content": [{"type": "text", "text": "a "}, {"type": "text", "text": "b"}]}]"#;
     files.write("tiny.gguf", &model);
     files.write("chat.gguf", &with_template(&model));
+    files.write("bos.gguf", &with_bos(&model));
     files.write("empty.gguf", b"");
     files.write("text.gguf", b"This is not a model at all, it only says so.");
     for len in [3, 100, 20_000, model.len() - 1] {
@@ -73,6 +74,15 @@ fn with_template(model: &[u8]) -> Vec<u8> {
     out.extend((template.len() as u64).to_le_bytes());
     out.extend(template.as_bytes());
     out.extend(&model[24..]);
+    out
+}
+
+/// The model with a begin token before every raw text: the flag is the byte after its key and type.
+fn with_bos(model: &[u8]) -> Vec<u8> {
+    let key = b"tokenizer.ggml.add_bos_token";
+    let at = model.windows(key.len()).position(|window| window == key).unwrap() + key.len() + 4;
+    let mut out = model.to_vec();
+    assert_eq!(std::mem::replace(&mut out[at], 1), 0);
     out
 }
 
@@ -266,6 +276,34 @@ fn tokens_of_a_text() {
         json!({"ids": [2], "pieces": ["<|im_end|>"]})
     );
     assert_eq!(json_of("tokenize", "tiny.gguf", &[""]), json!({"ids": [], "pieces": []}));
+}
+
+#[test]
+fn a_bad_word_is_not_said_also_where_texts_begin_with_a_token() {
+    let options = [
+        "--prompt",
+        "Every morning",
+        "--temperature",
+        "0",
+        "--max-tokens",
+        "20",
+        "--ignore-eos",
+        "--logprobs",
+        "0",
+    ];
+    let answer = json_of("generate", "bos.gguf", &options);
+    assert_eq!(answer["prompt_token_ids"][0], 0);
+    let said = answer["logprobs"].as_array().unwrap().iter().find_map(|token| {
+        let text = token["text"].as_str().filter(|text| text.chars().all(|c| c.is_ascii_alphanumeric()))?;
+        let alone = json_of("tokenize", "bos.gguf", &[text])["ids"] == json!([0, token["id"]]);
+        alone.then(|| (text.to_owned(), token["id"].as_u64().unwrap()))
+    });
+    let (text, id) = said.unwrap();
+    let without = json_of("generate", "bos.gguf", &[&options[..], &["--bad-words", &text]].concat());
+    assert!(
+        ids(&answer["token_ids"]).contains(&id) && !ids(&without["token_ids"]).contains(&id),
+        "{text:?} {without}"
+    );
 }
 
 #[test]
