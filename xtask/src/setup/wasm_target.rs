@@ -73,19 +73,10 @@ fn version(context: &Context) -> String {
 fn works(context: &Context) -> Result<bool> {
     let folder = TemporaryFolder::new(&std::env::temp_dir(), "pagelm-probe")?;
     let source = folder.path().join("probe.rs");
-    std::fs::write(&source, "//! Probe.\n")
+    std::fs::write(&source, "//! Probe: tests are compiled for the target too.\n#[test]\nfn probe() {}\n")
         .map_err(|error| format!("cannot write {}: {error}", source.display()))?;
     let mut rustc = context.command("rustc");
-    rustc.args([
-        "--target",
-        TARGET,
-        "--crate-type",
-        "cdylib",
-        "--edition",
-        "2024",
-        "-Clto=thin",
-        "-Copt-level=1",
-    ]);
+    rustc.args(["--target", TARGET, "--test", "--edition", "2024", "-Clto=thin", "-Copt-level=1"]);
     Ok(output(rustc.arg("-o").arg(folder.path().join("probe.wasm")).arg(&source)).is_ok())
 }
 
@@ -124,7 +115,7 @@ fn build_from_debian(context: &mut Context, has_rustup: bool) -> Result<()> {
     if !works(context)? {
         return Err(format!(
             "std for {TARGET} was built, and still an empty module does not compile; \
-             `rustc --target {TARGET} --crate-type cdylib` with an empty file shows why"
+             `rustc --target {TARGET} --test` with an empty file shows why"
         ));
     }
     if has_rustup { override_folder(context) } else { Ok(()) }
@@ -145,7 +136,8 @@ fn build_std(context: &Context) -> Result<()> {
     )?;
     write("src/lib.rs", "//! Nothing: the crates it depends on are what is wanted.\n")?;
     println!("   building std for {TARGET}; this takes about a minute");
-    let mut cargo = context.cargo(["build", "-Zbuild-std=std,panic_abort", "--target", TARGET, "--release"]);
+    let mut cargo =
+        context.cargo(["build", "-Zbuild-std=std,panic_abort,test", "--target", TARGET, "--release"]);
     // Without bitcode in the libraries, link-time optimization fails.
     cargo.current_dir(seed).env("RUSTFLAGS", "-Cembed-bitcode=yes").env("RUSTC_BOOTSTRAP", "1");
     cargo.env("CARGO_TARGET_DIR", seed.join("target")).env_remove("CARGO_ENCODED_RUSTFLAGS");
