@@ -13,13 +13,14 @@ const TARGET_FOLDERS: [&str; 3] = ["src/gpu/", "src/host/", "src/bin/"];
 const ARROWS: &[(&str, &[&str])] = &[
     ("protocol", &[]),
     ("format", &[]),
-    ("plan", &[]),
+    // Block types are the words in which a plan says how its weights are stored.
+    ("plan", &["format"]),
     ("model", &["plan", "format"]),
     ("text", &["format"]),
     ("store", &["format"]),
     ("engine", &["model", "plan"]),
-    ("gpu", &["plan"]),
-    ("cpu", &["plan"]),
+    ("gpu", &["plan", "format"]),
+    ("cpu", &["plan", "format"]),
     ("client", &["protocol"]),
     ("ui", &["client", "protocol"]),
     ("host", &["protocol", "text", "store", "format", "engine", "model", "plan", "gpu", "cpu"]),

@@ -150,9 +150,8 @@ impl Maker<'_> {
         kv_tokens: usize,
     ) -> Result<(Vec<wgpu::Buffer>, usize), GpuError> {
         let block_bytes = plan.sizes.kv_block_bytes(plan.kv) as u64;
-        let most = (self.gpu.max_binding_bytes() / block_bytes).max(1) as usize;
         let n_layers = plan.sizes.n_layers;
-        let asked = kv_tokens.div_ceil(BLOCK_TOKENS).clamp(1, most);
+        let asked = plan.sizes.kv_blocks(plan.kv, kv_tokens, self.gpu.max_binding_bytes());
         first_that_fits(asked, MIN_KV_TOKENS / BLOCK_TOKENS, async |n_blocks| {
             let size = block_bytes * n_blocks as u64;
             self.within_memory("the KV cache", size * n_layers as u64, |maker| {

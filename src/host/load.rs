@@ -189,10 +189,10 @@ impl Described {
     /// Tokens and bytes of the KV pool on a device with such a largest binding, if its memory suffices: as asked, in
     /// whole blocks, and a layer's keys and values in one binding.
     pub fn kv_pool(&self, max_binding_bytes: u64) -> (u64, u64) {
-        let block_bytes = self.plan.sizes.kv_block_bytes(self.plan.kv) as u64;
-        let most = (max_binding_bytes / block_bytes).max(1);
-        let n_blocks = (self.kv_tokens.div_ceil(BLOCK_TOKENS) as u64).min(most);
-        (n_blocks * BLOCK_TOKENS as u64, n_blocks * block_bytes * self.plan.sizes.n_layers as u64)
+        let sizes = self.plan.sizes;
+        let n_blocks = sizes.kv_blocks(self.plan.kv, self.kv_tokens, max_binding_bytes);
+        let block_bytes = sizes.kv_block_bytes(self.plan.kv) * sizes.n_layers;
+        ((n_blocks * BLOCK_TOKENS) as u64, n_blocks as u64 * block_bytes as u64)
     }
 
     /// Makes room on the device and brings the weights there; `progress` hears of bytes done and in all.

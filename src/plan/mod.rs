@@ -59,6 +59,12 @@ impl Sizes {
     pub fn kv_block_bytes(&self, kv: KvType) -> usize {
         2 * batch::BLOCK_TOKENS * self.n_kv_heads * self.head_dim * kv.bytes()
     }
+
+    /// Blocks of a cache for so many tokens, where a layer's keys and values must fit one binding.
+    pub fn kv_blocks(&self, kv: KvType, n_tokens: usize, max_binding_bytes: u64) -> usize {
+        let most = (max_binding_bytes / self.kv_block_bytes(kv) as u64).max(1);
+        n_tokens.div_ceil(batch::BLOCK_TOKENS).clamp(1, usize::try_from(most).unwrap_or(usize::MAX))
+    }
 }
 
 /// A weight matrix on the device: tensors of a file with the same columns and block type, stacked by rows.
