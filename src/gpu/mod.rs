@@ -178,6 +178,11 @@ impl Gpu {
         Self { max_matrix_bytes, ..self }
     }
 
+    /// Gives the device up: what runs on it is lost, as when a driver resets.
+    pub fn destroy(&self) {
+        self.device.destroy();
+    }
+
     /// What went wrong since the device was opened, if anything.
     pub fn fault(&self) -> Option<GpuError> {
         self.fault.lock().expect("no holder of this lock panics").clone()

@@ -2,7 +2,7 @@
 //!
 //! Invariant: one owner, one loop, no lock. What comes in is checked here; what lies below asserts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::engine::{self, Progress, SequenceId, SequenceRequest};
@@ -65,14 +65,23 @@ pub struct Host {
     gpu: Option<Rc<Gpu>>,
     loaded: Option<Loaded>,
     sessions: BTreeMap<SequenceId, Session>,
+    /// Connections that have greeted: they are told when the model goes.
+    connections: BTreeSet<ConnectionId>,
     outbox: Vec<(ConnectionId, Event)>,
 }
 
 impl Host {
     /// Without a model, and without having touched a device; `adapter_name` picks one of several.
     pub fn new(surroundings: Surroundings, adapter_name: Option<String>) -> Self {
-        let sessions = BTreeMap::new();
-        Self { surroundings, adapter_name, gpu: None, loaded: None, sessions, outbox: Vec::new() }
+        Self {
+            surroundings,
+            adapter_name,
+            gpu: None,
+            loaded: None,
+            sessions: BTreeMap::new(),
+            connections: BTreeSet::new(),
+            outbox: Vec::new(),
+        }
     }
 
     /// Uses a device that is open already.
@@ -144,6 +153,7 @@ impl Host {
     /// Answers a greeting.
     pub fn greet(&mut self, connection: ConnectionId, version: u32) {
         if version == VERSION {
+            self.connections.insert(connection);
             self.outbox.push((connection, Event::Welcome { version: VERSION }));
             if let Some(loaded) = &self.loaded {
                 self.outbox.push((connection, Event::Ready { model: loaded.info.clone() }));
@@ -235,6 +245,7 @@ impl Host {
 
     /// Stops all answers of a connection that is gone.
     pub fn disconnect(&mut self, connection: ConnectionId) {
+        self.connections.remove(&connection);
         let gone = |(_, session): &(&SequenceId, &Session)| session.connection == connection;
         let sequences: Vec<SequenceId> = self.sessions.iter().filter(gone).map(|(id, _)| *id).collect();
         for sequence in sequences {
@@ -280,9 +291,12 @@ impl Host {
                 self.tell(progress);
             }
             Err(error) => {
-                // Recovery is the next issue's: the tabs learn why their answers ended, and may load again.
-                self.unload(&error.to_string());
+                self.unload("its model is gone");
                 self.gpu = None;
+                for connection in &self.connections {
+                    let event = Event::LoadFailed { error: error.to_string(), unloaded: true };
+                    self.outbox.push((*connection, event));
+                }
             }
         }
     }

@@ -1,0 +1,148 @@
+//! The host with a tiny model: connections, cancelling, replacing, and a device that goes away.
+#![cfg(feature = "native")]
+#![allow(missing_docs, clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+#[path = "support/gguf_writer.rs"]
+mod gguf_writer;
+#[path = "support/memory_source.rs"]
+mod memory_source;
+
+use std::rc::Rc;
+
+use gguf_writer::llama_tiny_gguf;
+use memory_source::MemorySource;
+use pagelm::gpu::Gpu;
+use pagelm::host::native::surroundings;
+use pagelm::host::{ConnectionId, Host};
+use pagelm::protocol::{Event, FinishReason, GenerateOptions, LoadOptions, Prompt, VERSION};
+
+fn load(host: &mut Host) {
+    let source = MemorySource::new("llama-tiny.gguf", llama_tiny_gguf());
+    pollster::block_on(host.load(&source, &LoadOptions::default(), |_, _| {})).unwrap();
+}
+
+fn host() -> Host {
+    let mut host = Host::new(surroundings(), None);
+    load(&mut host);
+    host
+}
+
+fn greedy(max_tokens: u32) -> GenerateOptions {
+    let max_tokens = Some(max_tokens);
+    GenerateOptions { temperature: 0.0, ignore_eos: true, max_tokens, ..GenerateOptions::default() }
+}
+
+fn prompt(text: &str) -> Prompt {
+    Prompt::Text(text.into())
+}
+
+fn run(host: &mut Host) -> Vec<(ConnectionId, Event)> {
+    let mut events = host.take_events();
+    while host.has_work() {
+        pollster::block_on(host.step());
+        events.extend(host.take_events());
+    }
+    events
+}
+
+/// The tokens of a request.
+fn ids(events: &[(ConnectionId, Event)], of: (ConnectionId, u64)) -> Vec<u32> {
+    let tokens = events.iter().filter_map(|(connection, event)| match event {
+        Event::Tokens { request, ids, .. } if (*connection, *request) == of => Some(ids.clone()),
+        _ => None,
+    });
+    tokens.flatten().collect()
+}
+
+#[test]
+fn requests_of_several_connections_are_one_batch_and_each_gets_its_own() {
+    let mut host = host();
+    let texts = ["Once", "The capital of France is", "Once"];
+    let mut alone = Vec::new();
+    for text in texts {
+        host.generate(0, 1, &prompt(text), &greedy(12));
+        alone.push(ids(&run(&mut host), (0, 1)));
+    }
+    for (connection, text) in texts.iter().enumerate() {
+        host.generate(connection as ConnectionId, 7, &prompt(text), &greedy(12));
+    }
+    let events = run(&mut host);
+    for (connection, alone) in alone.iter().enumerate() {
+        assert_eq!(alone.len(), 12);
+        assert_eq!(&ids(&events, (connection as ConnectionId, 7)), alone, "connection {connection}");
+    }
+}
+
+#[test]
+fn a_cancelled_answer_ends_and_no_step_follows() {
+    let mut host = host();
+    host.generate(3, 1, &prompt("Once"), &greedy(200));
+    for _ in 0..5 {
+        pollster::block_on(host.step());
+    }
+    let steps = host.loaded().unwrap().model.counters().steps;
+    host.cancel(3, 1);
+    let events = run(&mut host);
+    let last = events.last().unwrap();
+    assert!(matches!(last, (3, Event::Finished { reason: FinishReason::Cancelled, .. })), "{last:?}");
+    assert!(!host.has_work());
+    assert_eq!(host.loaded().unwrap().model.counters().steps, steps, "no step after Stop");
+    let stats = host.loaded().unwrap().engine.stats();
+    assert_eq!(stats.free_blocks, stats.n_blocks, "its blocks are free again");
+}
+
+#[test]
+fn a_connection_that_goes_takes_its_answers_with_it() {
+    let mut host = host();
+    host.generate(1, 1, &prompt("Once"), &greedy(100));
+    host.generate(2, 1, &prompt("Once"), &greedy(8));
+    pollster::block_on(host.step());
+    host.disconnect(1);
+    let events = run(&mut host);
+    assert!(ids(&events, (1, 1)).len() < 100);
+    assert_eq!(ids(&events, (2, 1)).len(), 8);
+}
+
+#[test]
+fn a_second_request_of_the_same_name_is_refused() {
+    let mut host = host();
+    host.generate(1, 5, &prompt("Once"), &greedy(4));
+    host.generate(1, 5, &prompt("Once"), &greedy(4));
+    let events = run(&mut host);
+    let refused =
+        |(_, event): &&(ConnectionId, Event)| matches!(event, Event::Failed { request: Some(5), .. });
+    assert_eq!(events.iter().filter(refused).count(), 1);
+    assert_eq!(ids(&events, (1, 5)).len(), 4);
+}
+
+#[test]
+fn a_lost_device_is_told_and_the_next_load_works() {
+    let gpu = Rc::new(pollster::block_on(Gpu::open(None)).unwrap());
+    let mut host = Host::new(surroundings(), None).with_gpu(Rc::clone(&gpu));
+    host.greet(4, VERSION);
+    load(&mut host);
+    host.generate(4, 1, &prompt("Once"), &greedy(50));
+    pollster::block_on(host.step());
+    host.take_events();
+    gpu.destroy();
+    let events = run(&mut host);
+    let failed = events.iter().any(|(_, event)| matches!(event, Event::Failed { request: Some(1), .. }));
+    let unloaded = events.iter().any(|(_, event)| matches!(event, Event::LoadFailed { unloaded: true, .. }));
+    assert!(failed && unloaded, "{events:?}");
+    assert!(host.loaded().is_none());
+
+    load(&mut host);
+    host.generate(4, 2, &prompt("Once"), &greedy(3));
+    assert_eq!(ids(&run(&mut host), (4, 2)).len(), 3);
+}
+
+#[test]
+fn a_tab_of_another_build_is_told_to_reload() {
+    let mut host = Host::new(surroundings(), None);
+    host.greet(1, VERSION + 1);
+    let events = host.take_events();
+    assert!(
+        matches!(&events[..], [(1, Event::Failed { request: None, error })] if error.contains("reload")),
+        "{events:?}"
+    );
+}
