@@ -9,6 +9,8 @@ pub(super) struct Tally {
     pub(super) failures: Vec<String>,
     /// Names since the last summary line.
     pending: Vec<String>,
+    /// The test that was named last; what it prints may stand between its name and its result.
+    current: Option<String>,
 }
 
 impl Tally {
@@ -29,11 +31,16 @@ impl Tally {
                 names.push("a test whose name is in the output above".into());
             }
             self.failures.append(&mut names);
-        } else if let Some(rest) = line.strip_prefix("test ")
-            && let Some((name, result)) = rest.rsplit_once(" ... ")
-            && result.starts_with("FAIL")
+        } else if line.starts_with("FAIL") {
+            self.pending.extend(self.current.take());
+        } else if let Some((name, result)) =
+            line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "))
         {
-            self.pending.push(name.into());
+            if result.starts_with("FAIL") {
+                self.pending.push(name.into());
+            } else {
+                self.current = Some(name.into());
+            }
         }
     }
 
@@ -58,7 +65,9 @@ mod tests {
         for line in [
             "test plan::tests::adds ... ok",
             "test gpu::tests::divides ... FAILED",
-            "test result: FAILED. 12 passed; 1 failed; 0 ignored; 0 measured; 3 filtered out; finished in 0.31s",
+            "test page::stops ... the engine has 15 MiB",
+            "FAILED",
+            "test result: FAILED. 12 passed; 2 failed; 0 ignored; 0 measured; 3 filtered out; finished in 0.31s",
             "test kernels::matvec_f16 ... FAIL",
             "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 filtered out; finished in 2.01s",
             "test result: ok. 5 passed; 0 failed; 0 ignored; 0 filtered out; finished in 2.01s",
@@ -66,8 +75,8 @@ mod tests {
             tally.read(line);
         }
         assert_eq!(tally.passed, 18);
-        assert_eq!(tally.failures.len(), 3);
-        assert_eq!(tally.failures[..2], ["gpu::tests::divides", "kernels::matvec_f16"]);
-        assert_eq!(tally.spoken(), "18 passed, 3 failed");
+        assert_eq!(tally.failures.len(), 4);
+        assert_eq!(tally.failures[..3], ["gpu::tests::divides", "page::stops", "kernels::matvec_f16"]);
+        assert_eq!(tally.spoken(), "18 passed, 4 failed");
     }
 }

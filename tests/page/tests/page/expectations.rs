@@ -226,3 +226,37 @@ fn check_score(events: &[Event], case: &Value) -> Result<(), String> {
         Err(format!("mean NLL {mean:.5}, expected {wanted:.5}"))
     }
 }
+
+#[test]
+fn differences_are_seen() {
+    let case = serde_json::json!({
+        "greedy": [5, 6, 7], "greedy_gap": [1.0, 0.04, 1.0],
+        "top": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
+        "top_logprob": [-1.0, -1.1, -1.2, -1.3, -1.4, -1.5, -1.6, -1.7, -1.8, -2.0, -2.02, -2.5],
+    });
+    assert_eq!(check_greedy(&[5, 9, 9], &case), Ok(()), "after a near tie anything may come");
+    assert!(check_greedy(&[4, 6, 7], &case).is_err() && check_greedy(&[5, 6], &case).is_err());
+    let likeliest = |change: &dyn Fn(u32) -> (u32, f32)| -> Vec<TokenLogprob> {
+        let token = |(id, logprob)| TokenLogprob { id, text: String::new(), logprob, top: Vec::new() };
+        (1..=12).map(|rank| token(change(rank))).collect()
+    };
+    let wanted = |id: u32| case["top_logprob"][id as usize - 1].as_f64().expect("a number") as f32;
+    let faults = |found: &[TokenLogprob]| {
+        let mut n_faults = 0;
+        check_top(found, &case, |_| n_faults += 1);
+        n_faults
+    };
+    assert_eq!(faults(&likeliest(&|id| (id, wanted(id) + 0.02))), 0);
+    assert_eq!(faults(&likeliest(&|id| (id, wanted(id) + if id == 3 { 0.04 } else { 0.0 }))), 1);
+    assert_eq!(faults(&likeliest(&|id| (id, if id == 1 { f32::NAN } else { wanted(id) }))), 1);
+    assert_eq!(
+        faults(&likeliest(&|id| (if id == 4 { 99 } else { id }, wanted(id)))),
+        1,
+        "a clear one is missing"
+    );
+    assert_eq!(
+        faults(&likeliest(&|id| (if id == 10 { 99 } else { id }, wanted(id)))),
+        0,
+        "a near one may be"
+    );
+}
