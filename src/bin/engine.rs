@@ -12,6 +12,7 @@ mod exports {
 
     /// Serves a port; `early` are the messages that came before wasm was there.
     #[wasm_bindgen]
+    #[expect(unreachable_pub, reason = "wasm-bindgen exports only what is pub")]
     pub fn attach(port: Port, early: &Array) {
         HOST.with(|host| host.attach(port, early));
     }
