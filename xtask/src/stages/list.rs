@@ -77,7 +77,8 @@ const DENY: [&str; 3] = ["--", "--deny", "warnings"];
 /// Integration tests that also run in a browser.
 const BROWSER_TESTS: [&str; 4] = ["--test", "kernels", "--test", "models"];
 /// How long one run of the fuzzer is: executions, and seconds where those come first.
-const FUZZ: [&str; 3] = ["-runs=300000", "-max_total_time=120", "-seed=1"];
+const FUZZ: [&str; 5] =
+    ["-runs=2000000", "-max_total_time=120", "-seed=1", "-verbosity=0", "-print_final_stats=1"];
 
 fn cargo(context: &Context, parts: &[&[&str]]) -> Command {
     let mut command = context.cargo(parts.concat());
@@ -134,8 +135,14 @@ fn fuzz(context: &Context, _: &[String]) -> Result<Vec<Command>> {
     if targets.is_empty() {
         return Err("`cargo fuzz list` names no target; fuzz/Cargo.toml should have one".into());
     }
-    let run = |target: &&str| cargo(context, &[&["fuzz", "run", "--sanitizer", "none", target, "--"], &FUZZ]);
-    Ok(targets.iter().map(run).collect())
+    let run = |target: &&str| {
+        // What is found goes to the first folder; the seeds are well-formed files.
+        let (corpus, seeds) = (format!("fuzz/corpus/{target}"), format!("fuzz/seeds/{target}"));
+        std::fs::create_dir_all(context.root.join(&corpus))
+            .map_err(|error| format!("cannot make {corpus}: {error}"))?;
+        Ok(cargo(context, &[&["fuzz", "run", "--sanitizer", "none", target, &corpus, &seeds, "--"], &FUZZ]))
+    };
+    targets.iter().map(run).collect()
 }
 
 fn wasm(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
