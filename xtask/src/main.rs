@@ -16,7 +16,8 @@ cargo xtask build                       the same, then build the page into dist/
 cargo xtask serve [--port N] [--release] the same, then serve it on http://127.0.0.1:8080
 cargo xtask test  [--only STAGE,…] [FILTER…]
                                         set up what tests need, run them all, or those whose name contains a FILTER
-cargo xtask test --list                 name the stages";
+cargo xtask test --list                 name the stages
+cargo xtask bench                       measure the built page in Chromium";
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1).collect()) {
@@ -46,6 +47,10 @@ fn run(arguments: Vec<String>) -> Result<ExitCode> {
         }
         "serve" => serve::serve(&mut context, &serve::Options::parse(rest)?)?,
         "test" => return stages::run(&mut context, &stages::Options::parse(rest)?),
+        "bench" => {
+            refuse_arguments(rest)?;
+            stages::bench(&mut context)?;
+        }
         "help" | "--help" | "-h" => println!("{HELP}"),
         other => return Err(format!("there is no command `{other}`\n{HELP}")),
     }

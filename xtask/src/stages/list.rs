@@ -166,7 +166,6 @@ fn page_build(context: &Context, _: &[String]) -> Result<Vec<Command>> {
 }
 
 fn page_tests(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
-    let (browser, driver) = browser(context)?;
     let dist = page_dist(context)?;
     if !dist.join("index.html").is_file() {
         return Err(format!("there is no built page in {}: the stage {PAGE_BUILD} failed", dist.display()));
@@ -174,9 +173,26 @@ fn page_tests(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
     // One browser at a time: each computes on all cores.
     let parts: [&[&str]; 1] = [&["--locked", "--package", "page-tests"]];
     let mut command = cargo_test(context, &parts, filters, &["--test-threads=1", "--nocapture"]);
-    command.env("PAGELM_DIST", dist).env("PAGELM_SCRATCH", context.scratch()?);
-    command.env("CHROMIUM", browser).env("CHROMEDRIVER", driver);
+    with_page(context, &mut command)?;
     Ok(vec![command])
+}
+
+/// What measures the built page in Chromium.
+pub(super) fn page_bench(context: &Context) -> Result<Vec<Command>> {
+    let mut command =
+        cargo(context, &[&["run", "--quiet", "--locked", "--package", "page-tests", "--bin", "bench"]]);
+    with_page(context, &mut command)?;
+    let mut commands = page_build(context, &[])?;
+    commands.push(command);
+    Ok(commands)
+}
+
+/// Tells a command where the built page and the browser are.
+fn with_page(context: &Context, command: &mut Command) -> Result<()> {
+    let (browser, driver) = browser(context)?;
+    command.env("PAGELM_DIST", page_dist(context)?).env("PAGELM_SCRATCH", context.scratch()?);
+    command.env("CHROMIUM", browser).env("CHROMEDRIVER", driver);
+    Ok(())
 }
 
 fn page_dist(context: &Context) -> Result<PathBuf> {

@@ -87,6 +87,12 @@ pub(crate) fn run(context: &mut Context, options: &Options) -> Result<ExitCode> 
     Ok(report(&outcomes, &options.filters, start.elapsed()))
 }
 
+/// Builds the page and measures it in Chromium.
+pub(crate) fn bench(context: &mut Context) -> Result<()> {
+    setup::tests(context)?;
+    list::page_bench(context)?.iter_mut().try_for_each(crate::process::run)
+}
+
 fn run_stage(context: &Context, stage: &Stage, filters: &[String]) -> Tally {
     let mut tally = Tally::default();
     let commands = match (stage.commands)(context, filters) {
