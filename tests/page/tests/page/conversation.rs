@@ -90,22 +90,28 @@ fn typing_stays_smooth_while_a_model_loads_and_answers() {
         page.see_answer_of(4, LONG, ANSWER)?;
         type_for(page, Duration::from_secs(5))?;
         page.press("Stop")?;
-        let worst = page.session().run("return window.longestBlock", serde_json::json!([]))?;
-        let worst_ms = worst.as_f64().ok_or("the page measured nothing")?;
-        println!("the page's longest pause was {worst_ms:.0} ms");
-        assert!(worst_ms < 250.0, "the page did not react for {worst_ms:.0} ms");
+        let late = page.session().run("return window.late.sort((a, b) => a - b)", serde_json::json!([]))?;
+        let late: Vec<f64> = late.as_array().ok_or("no list")?.iter().filter_map(|ms| ms.as_f64()).collect();
+        assert!(late.len() > 100, "the page reacted only {} times", late.len());
+        let ms = late[late.len() * 95 / 100];
+        println!(
+            "the page reacted within {ms:.0} ms, 95 times of 100; at worst after {:.0} ms",
+            late[late.len() - 1]
+        );
+        assert!(ms < 250.0, "the page did not react for {ms:.0} ms, and not only once");
         Ok(())
     });
 }
 
 /// Measures how late a timer of 20 ms comes, and how long after its key press an input event is handled.
-/// The machine's two cores are busy with the software device, so a tenth of a second is no fault of the page.
+///
+/// A step of the engine takes longer than the bound here, so an engine that ran on this thread would make nearly every
+/// reaction late. One late reaction alone proves nothing: the machine's cores are busy with the software device.
 const OBSERVE: &str = "
-    window.longestBlock = 0;
-    const note = ms => { window.longestBlock = Math.max(window.longestBlock, ms); };
+    window.late = [];
     let last = performance.now();
-    setInterval(() => { const now = performance.now(); note(now - last - 20); last = now; }, 20);
-    addEventListener('input', event => note(performance.now() - event.timeStamp), true);";
+    setInterval(() => { const now = performance.now(); window.late.push(now - last - 20); last = now; }, 20);
+    addEventListener('input', event => window.late.push(performance.now() - event.timeStamp), true);";
 
 /// Types a character now and then.
 fn type_for(page: &Page, duration: Duration) -> Result<(), String> {
