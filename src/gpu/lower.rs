@@ -111,6 +111,16 @@ pub enum LowerError {
         /// Of what it must be a multiple.
         multiple: usize,
     },
+    /// A head is wider than an invocation can hold.
+    #[error(
+        "the model's heads are {found} wide, but the GPU kernels go to {most}; another model of the family may work"
+    )]
+    HeadTooWide {
+        /// Its width.
+        found: usize,
+        /// The widest.
+        most: usize,
+    },
     /// Something does not fit one binding.
     #[error(
         "{what} needs a binding of {needed_bytes} bytes, but this adapter allows {limit_bytes}; a smaller context or model would fit"
@@ -184,6 +194,9 @@ fn split_matrices(plan: &Plan, target: Target) -> Result<Vec<Vec<Segment>>, Lowe
     plan.matrices.iter().zip(uses).map(split).collect()
 }
 
+/// Attention keeps a head in the registers of an invocation or in workgroup memory; no model of today has wider ones.
+const MAX_HEAD_DIM: usize = 256;
+
 fn check(plan: &Plan) -> Result<(), LowerError> {
     for matrix in &plan.matrices {
         if !is_decoded(matrix.block_type) {
@@ -192,6 +205,9 @@ fn check(plan: &Plan) -> Result<(), LowerError> {
         }
     }
     let sizes = &plan.sizes;
+    if sizes.head_dim > MAX_HEAD_DIM {
+        return Err(LowerError::HeadTooWide { found: sizes.head_dim, most: MAX_HEAD_DIM });
+    }
     let widths = [
         ("width", sizes.width, 32),
         ("width of the MLP", sizes.mlp_width, 32),

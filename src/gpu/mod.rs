@@ -27,12 +27,18 @@ pub enum GpuError {
     NoWebGpu,
     /// There is no adapter.
     #[error(
-        "no GPU adapter was found{named}: {reason}; install or enable a graphics driver (natively Vulkan, Metal or DX12, in a browser its hardware acceleration)"
+        "no GPU adapter was found: {reason}; install or enable a graphics driver (natively Vulkan, Metal or DX12, in a browser its hardware acceleration)"
     )]
     NoAdapter {
-        /// ` with "…" in its name`, or nothing.
-        named: String,
         /// What was found instead.
+        reason: String,
+    },
+    /// No adapter has that name.
+    #[error("no GPU adapter has {name:?} in its name: {reason}; name one of them, or none to take the best")]
+    NotNamed {
+        /// What was asked for.
+        name: String,
+        /// What there is.
         reason: String,
     },
     /// The adapter gave no device.
@@ -111,10 +117,7 @@ impl Gpu {
                     ..Default::default()
                 };
                 let found = instance.request_adapter(&options).await;
-                found.map_err(|error| GpuError::NoAdapter {
-                    named: String::new(),
-                    reason: error.to_string(),
-                })?
+                found.map_err(|error| GpuError::NoAdapter { reason: error.to_string() })?
             }
             Some(name) => named_adapter(&instance, name).await?,
         };
@@ -216,7 +219,7 @@ async fn named_adapter(instance: &wgpu::Instance, name: &str) -> Result<wgpu::Ad
             } else {
                 format!("there are {}", names.join(", "))
             };
-            GpuError::NoAdapter { named: format!(" with {name:?} in its name"), reason }
+            GpuError::NotNamed { name: name.to_owned(), reason }
         },
     )
 }

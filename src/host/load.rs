@@ -30,6 +30,9 @@ const FLUSH_BYTES: usize = 32 << 20;
 /// Bytes that one step's logits may take on their way back.
 const LOGITS_BYTES: usize = 8 << 20;
 
+/// The longest model name that is shown.
+const MAX_NAME_CHARS: usize = 120;
+
 /// Why a model was not loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -65,6 +68,14 @@ pub enum LoadError {
         option: &'static str,
         /// What works.
         instead: &'static str,
+    },
+    /// A model without room.
+    #[error(
+        "the model states a context of {most} tokens, which holds no prompt and answer; the file is damaged"
+    )]
+    NoContext {
+        /// The model's own limit.
+        most: usize,
     },
     /// A context out of range.
     #[error(
@@ -125,6 +136,9 @@ pub async fn describe(source: &impl Source, options: &LoadOptions) -> Result<Des
 
 /// A context that holds a prompt and an answer, and that the model was made for.
 fn checked_context(asked: Option<u32>, most: usize) -> Result<usize, LoadError> {
+    if most < 2 {
+        return Err(LoadError::NoContext { most });
+    }
     let asked = asked.unwrap_or(most.min(DEFAULT_CONTEXT) as u32);
     if (2..=most).contains(&(asked as usize)) {
         Ok(asked as usize)
@@ -159,9 +173,10 @@ impl Described {
         &self.tokenizer
     }
 
-    /// The model's own name, or its file's.
-    pub fn model_name(&self) -> &str {
-        self.header.metadata.opt_str("general.name").ok().flatten().unwrap_or(&self.name)
+    /// The model's own name, or its file's, fit to be shown: what controls a terminal is left out, and a novel is cut.
+    pub fn model_name(&self) -> String {
+        let name = self.header.metadata.opt_str("general.name").ok().flatten().unwrap_or(&self.name);
+        name.chars().filter(|c| !c.is_control()).take(MAX_NAME_CHARS).collect()
     }
 
     /// Parameters in all.
@@ -225,7 +240,7 @@ impl Described {
             max_logit_rows: logit_rows,
         });
         let info = ModelInfo {
-            name: self.model_name().to_owned(),
+            name: self.model_name(),
             architecture: self.config.architecture.clone(),
             n_parameters: self.n_parameters(),
             file_bytes: source.len_bytes(),

@@ -53,12 +53,7 @@ enum CliError {
 
 impl From<GpuError> for CliError {
     fn from(error: GpuError) -> Self {
-        let is_input = match &error {
-            GpuError::Lower(_) => true,
-            GpuError::NoAdapter { named, .. } => !named.is_empty(),
-            _ => false,
-        };
-        if is_input { Self::Input(error.to_string()) } else { Self::Failure(error.to_string()) }
+        if matches!(error, GpuError::Lower(_) | GpuError::NotNamed { .. }) { Self::Input(error.to_string()) } else { Self::Failure(error.to_string()) }
     }
 }
 

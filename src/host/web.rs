@@ -12,7 +12,7 @@ use wasm_bindgen::prelude::*;
 
 use super::{ConnectionId, Host, Surroundings};
 use crate::protocol::{self, Event, LoadOptions, ModelSource, Request};
-use crate::store::{Source, web::WebSource};
+use crate::store::{Source as _, web::WebSource};
 
 #[wasm_bindgen]
 extern "C" {
@@ -105,10 +105,10 @@ async fn receive(host: &mut Host, letter: Letter, ports: &RefCell<Vec<Port>>) {
     match request {
         Request::Hello { version } => host.greet(connection, version),
         Request::Load { source, options } => {
-            load(host, connection, source, &options, &attachments, ports).await
+            load(host, connection, source, &options, &attachments, ports).await;
         }
         Request::Generate { request, prompt, options } => {
-            host.generate(connection, request, &prompt, &options)
+            host.generate(connection, request, &prompt, &options);
         }
         Request::Tokenize { request, prompt } => host.tokenize(connection, request, &prompt),
         Request::Status { request } => host.status(connection, request),
@@ -162,7 +162,7 @@ async fn open_source(source: ModelSource, attachments: &[JsValue]) -> Result<Web
 fn open(data: &JsValue) -> Result<(Request, Vec<JsValue>), String> {
     let parts: &Array = data.dyn_ref().ok_or("a message to the engine is not an array; reload the page")?;
     let bytes: Uint8Array =
-        parts.get(0).dyn_into().map_err(|_| "a message to the engine has no bytes; reload the page")?;
+        parts.get(0).dyn_into().ok().ok_or("a message to the engine has no bytes; reload the page")?;
     let request = protocol::decode(&bytes.to_vec()).map_err(|error| error.to_string())?;
     Ok((request, parts.iter().skip(1).collect()))
 }

@@ -1,5 +1,6 @@
 //! The sizes and constants of a model as its file states them, checked.
 
+use super::ARCHITECTURES;
 use crate::format::gguf::Header;
 use crate::format::metadata::MetadataError;
 
@@ -28,6 +29,26 @@ pub enum ModelError {
         found: u64,
         /// What it should be.
         expected: String,
+    },
+    /// A constant that no computation survives.
+    #[error("the model states {key} = {found}, but {expected}; the file is damaged")]
+    Constant {
+        /// The key of the metadata.
+        key: String,
+        /// Its value.
+        found: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A tensor that the plan does not use: to leave it out would compute something else.
+    #[error(
+        "the file has a tensor {name} that pagelm does not use for architecture {architecture}; it belongs to a variant that would be computed wrong without it, so take the plain model of the family"
+    )]
+    UnusedTensor {
+        /// Its name.
+        name: String,
+        /// For which architecture.
+        architecture: String,
     },
     /// A tensor is missing.
     #[error(
@@ -98,6 +119,10 @@ impl Config {
     pub fn from_gguf(header: &Header) -> Result<Self, ModelError> {
         let metadata = &header.metadata;
         let architecture = metadata.str("general.architecture")?.to_owned();
+        if !ARCHITECTURES.contains(&architecture.as_str()) {
+            return Err(ModelError::Architecture { found: architecture, known: ARCHITECTURES.join(", ") });
+        }
+        refuse_variants(header, &architecture)?;
         let key = |name: &str| format!("{architecture}.{name}");
         let size =
             |name: &str| -> Result<usize, ModelError> { checked(key(name), metadata.u64(&key(name))?) };
@@ -141,17 +166,6 @@ impl Config {
                 });
             }
         }
-        if let Some(scaling) = metadata.opt_str(&key("rope.scaling.type"))?
-            && scaling != "none"
-        {
-            let help = "take a model of the family with its original context length".into();
-            let what = "a scaled rotary embedding".into();
-            return Err(ModelError::Unsupported {
-                what,
-                found: format!("{} = {scaling}", key("rope.scaling.type")),
-                help,
-            });
-        }
         let vocab_size = metadata.strings("tokenizer.ggml.tokens")?.len();
         Ok(Self {
             n_layers: size("block_count")?,
@@ -162,8 +176,15 @@ impl Config {
             mlp_width: size("feed_forward_length")?,
             vocab_size,
             context: size("context_length")?,
-            rotary_base: metadata.opt_f32(&key("rope.freq_base"))?.unwrap_or(10000.0),
-            norm_epsilon: metadata.f32(&key("attention.layer_norm_rms_epsilon"))?,
+            rotary_base: constant(
+                key("rope.freq_base"),
+                metadata.opt_f32(&key("rope.freq_base"))?.unwrap_or(10000.0),
+            )?,
+            norm_epsilon: {
+                let key = key("attention.layer_norm_rms_epsilon");
+                let found = metadata.f32(&key)?;
+                constant(key, found)?
+            },
             architecture,
         })
     }
@@ -173,6 +194,64 @@ impl Config {
         let exponent = |i: usize| (2 * i) as f32 / self.head_dim as f32;
         (0..self.head_dim / 2).map(|i| 1.0 / self.rotary_base.powf(exponent(i))).collect()
     }
+}
+
+/// A constant that is finite and above zero, as far as f32 has its inverse too.
+fn constant(key: String, found: f32) -> Result<f32, ModelError> {
+    if found.is_normal() && found > 0.0 && found.recip().is_normal() {
+        Ok(found)
+    } else {
+        Err(ModelError::Constant {
+            key,
+            found: found.to_string(),
+            expected: "it should be a number above zero",
+        })
+    }
+}
+
+/// Keys that change what is computed, each with the value that changes nothing. A file that states another is of a
+/// variant whose plan is not written yet; to run it as if the key were not there would answer garbage.
+const VARIANT_KEYS: [(&str, Option<f32>); 14] = [
+    ("rope.scaling.factor", Some(1.0)),
+    ("rope.scale_linear", Some(1.0)),
+    ("rope.scaling.attn_factor", Some(1.0)),
+    ("rope.scaling.yarn_log_multiplier", None),
+    ("logit_scale", Some(1.0)),
+    ("embedding_scale", Some(1.0)),
+    ("residual_scale", Some(1.0)),
+    ("attention.scale", None),
+    ("attention.clamp_kqv", Some(0.0)),
+    ("attention.max_alibi_bias", Some(0.0)),
+    ("attention.sliding_window", Some(0.0)),
+    ("attn_logit_softcapping", Some(0.0)),
+    ("final_logit_softcapping", Some(0.0)),
+    ("expert_count", Some(0.0)),
+];
+
+/// Refuses what would be computed wrong if it were overlooked.
+fn refuse_variants(header: &Header, architecture: &str) -> Result<(), ModelError> {
+    let metadata = &header.metadata;
+    let unsupported = |key: String, found: String| ModelError::Unsupported {
+        what: "a variant of its architecture".into(),
+        found: format!("{key} = {found}"),
+        help: "take the plain model of the family".into(),
+    };
+    let scaling_key = format!("{architecture}.rope.scaling.type");
+    if let Some(scaling) = metadata.opt_str(&scaling_key)?
+        && scaling != "none"
+    {
+        return Err(unsupported(scaling_key.clone(), scaling.into()));
+    }
+    for (name, neutral) in VARIANT_KEYS {
+        let key = format!("{architecture}.{name}");
+        let Some(value) = metadata.get(&key) else { continue };
+        let found = value.as_integer().map(|found| found as f32).or_else(|| metadata.f32(&key).ok());
+        if found.is_none() || found != neutral {
+            let found = found.map_or_else(|| value.type_name(), |found| found.to_string());
+            return Err(unsupported(key, found));
+        }
+    }
+    Ok(())
 }
 
 fn checked(key: String, found: u64) -> Result<usize, ModelError> {

@@ -28,5 +28,5 @@ pub(super) fn forward(mut r: Recorder<'_>) -> Result<Plan, ModelError> {
     let norm = r.rms_norm("output_norm.weight")?;
     let head = r.head("output.weight", embedding)?; // (vocab, width), the embedding where it is tied
     r.logits(norm, head); // logits (logit rows, vocab)
-    Ok(r.finish())
+    r.finish()
 }

@@ -16,6 +16,6 @@ pub fn plan(header: &Header, config: &Config, kv: KvType) -> Result<Plan, ModelE
     let recorder = recorder::Recorder::new(header, config, kv);
     match config.architecture.as_str() {
         "llama" => llama::forward(recorder),
-        other => Err(ModelError::Architecture { found: other.into(), known: ARCHITECTURES.join(", ") }),
+        other => unreachable!("the config refuses architectures without a page, such as {other}"),
     }
 }

@@ -1,5 +1,7 @@
 //! What a `forward()` writes to: it checks each tensor's shape as it is named, and keeps the operations in order.
 
+use std::collections::HashSet;
+
 use super::config::{Config, ModelError};
 use crate::format::block::BlockType;
 use crate::format::gguf::Header;
@@ -40,8 +42,20 @@ impl<'a> Recorder<'a> {
         self.plan.sizes
     }
 
-    pub(super) fn finish(self) -> Plan {
-        self.plan
+    /// The plan, once every tensor of the file has its place in it.
+    pub(super) fn finish(self) -> Result<Plan, ModelError> {
+        let plan = self.plan;
+        let matrices =
+            plan.matrices.iter().flat_map(|matrix| matrix.parts.iter().map(|part| part.tensor.as_str()));
+        let used: HashSet<&str> =
+            matrices.chain(plan.vectors.iter().map(|vector| vector.tensor.as_str())).collect();
+        match self.header.tensors.iter().find(|tensor| !used.contains(tensor.name.as_str())) {
+            None => Ok(plan),
+            Some(tensor) => Err(ModelError::UnusedTensor {
+                name: tensor.name.clone(),
+                architecture: self.config.architecture.clone(),
+            }),
+        }
     }
 
     pub(super) fn embed(&mut self, table: MatrixId) {

@@ -20,12 +20,14 @@ impl FileSource {
         let path = path.as_ref();
         let name = path.display().to_string();
         let unreadable = |problem: String| StoreError::Unreadable { name: name.clone(), problem };
-        let file = File::open(path).map_err(|error| unreadable(error.to_string()))?;
-        let metadata = file.metadata().map_err(|error| unreadable(error.to_string()))?;
+        // Looked at before it is opened: to open a pipe waits for its writer.
+        let metadata = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
         if !metadata.is_file() {
             return Err(unreadable("it is not a file; give the path of a .gguf file".into()));
         }
-        Ok(Self { file, name, len_bytes: metadata.len() })
+        let file = File::open(path).map_err(|error| unreadable(error.to_string()))?;
+        let len_bytes = file.metadata().map_err(|error| unreadable(error.to_string()))?.len();
+        Ok(Self { file, name, len_bytes })
     }
 }
 

@@ -53,7 +53,7 @@ fn open_dropped(screen: Screen, event: &DragEvent) {
     let Some(files) = files else { return };
     if screen.peek(|state| state.loading.is_some()) {
         screen.change(|state| {
-            state.notify("A model is still loading; drop the file once it is ready.".to_owned())
+            state.notify("A model is still loading; drop the file once it is ready.".to_owned());
         });
     } else if files.length() > 1 {
         let sentence =

@@ -126,7 +126,7 @@ fn collect(
         KvType::F32 => "f32",
     };
     InfoJson {
-        name: described.model_name().to_owned(),
+        name: described.model_name(),
         file: arguments.model().display().to_string(),
         file_bytes: opened.file_bytes(),
         architecture: config.architecture.clone(),

@@ -6,6 +6,8 @@ use crate::protocol::{ContentPart, Message, ToolCall};
 
 /// The messages of a file's text, or one sentence on what is wrong with it.
 pub(super) fn parse(json: &str) -> Result<Vec<Message>, String> {
+    // Some editors begin a file with a byte order mark.
+    let json = json.strip_prefix('\u{feff}').unwrap_or(json);
     let value: Value = serde_json::from_str(json).map_err(|error| format!("it is not JSON: {error}"))?;
     let Value::Array(messages) = value else {
         return Err(wrong("it", "an array of messages", &value));

@@ -87,7 +87,7 @@ impl Opened {
 
     /// Brings the model to its device.
     pub(super) async fn load(self, arguments: &Arguments) -> Result<Running, CliError> {
-        let name = self.described.model_name().to_owned();
+        let name = self.described.model_name();
         let mut host = Host::new(surroundings(), arguments.adapter_name.clone());
         let progress = |done: u64, total: u64| {
             output::progress(&format!("loading {name}: {} of {}", output::bytes(done), output::bytes(total)));
