@@ -1,10 +1,12 @@
 //! Markdown as HTML that is safe to show: nothing in an answer runs, and nothing in it makes the browser fetch.
 //!
 //! HTML in the text is shown as text, pictures become links, and what remains passes a sanitizer that knows only the
-//! tags Markdown makes.
+//! tags Markdown makes. Whatever the text, what is shown nests a few levels deep and has a bounded number of nodes: text
+//! beyond that is shown as it was written.
 
 use std::{
     collections::{HashMap, HashSet},
+    iter,
     sync::LazyLock,
 };
 
@@ -22,14 +24,37 @@ impl SafeHtml {
     }
 }
 
-/// HTML of one paragraph, list, table or other outermost block, not yet sanitized.
+/// Quotes and lists inside one another are shown to this depth, and so is emphasis; deeper ones are flattened.
+const MAX_LEVELS: usize = 16;
+/// A line that opens more quotes and lists than this, and all text after it, is shown as it was written.
+const MAX_MARKERS: usize = 32;
+/// Only so much of a text is read as Markdown.
+const MAX_MARKDOWN_BYTES: usize = 200_000;
+/// Only so many parser events are shown as Markdown. Each makes one node at most.
+const MAX_EVENTS: usize = 20_000;
+/// Text shown as it was written is put in place in pieces of this length, so that its growth changes the last only.
+const PLAIN_PIECE_BYTES: usize = 16_384;
+
+/// One paragraph, list, table or other outermost block, not yet safe to show.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Block(String);
+pub(crate) enum Block {
+    /// HTML of Markdown.
+    Marked(String),
+    /// Text as it was written.
+    Plain(String),
+}
 
 impl Block {
     /// The block's HTML, safe to show.
     pub(crate) fn sanitize(&self) -> SafeHtml {
-        SafeHtml(SANITIZER.clean(&self.0).to_string())
+        SafeHtml(match self {
+            Self::Marked(html) => SANITIZER.clean(html).to_string(),
+            Self::Plain(text) => {
+                let mut html = "<p class=\"plain\">".to_owned();
+                html::push_html(&mut html, iter::once(Event::Text(CowStr::Borrowed(text))));
+                html + "</p>"
+            }
+        })
     }
 }
 
@@ -37,23 +62,138 @@ impl Block {
 /// reference defined late changes those that name it.
 pub(crate) fn blocks(text: &str) -> Vec<Block> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let mut markdown_end = markdown_end(text);
     let mut blocks = Vec::new();
     let mut events = Vec::new();
+    let mut n_events = 0_usize;
     let mut depth = 0_usize;
-    for event in Parser::new_ext(text, options) {
+    let mut block_start = 0;
+    let mut levels = Levels::default();
+    for (event, range) in Parser::new_ext(&text[..markdown_end], options).into_offset_iter() {
+        if depth == 0 {
+            block_start = range.start;
+        }
+        n_events += 1;
+        if n_events > MAX_EVENTS {
+            markdown_end = block_start;
+            break;
+        }
         match event {
             Event::Start(_) => depth += 1,
             Event::End(_) => depth -= 1,
             _ => {}
         }
-        events.push(harmless(event));
+        events.extend(levels.limit(harmless(event)));
         if depth == 0 {
             let mut html = String::new();
             html::push_html(&mut html, events.drain(..));
-            blocks.push(Block(html));
+            blocks.push(Block::Marked(html));
         }
     }
+    blocks.extend(plain_pieces(&text[markdown_end..]));
     blocks
+}
+
+/// Where the part of a text ends that may be read as Markdown: at a line's start, save in a line of extreme length.
+fn markdown_end(text: &str) -> usize {
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        if start + line.len() > MAX_MARKDOWN_BYTES {
+            // A text of one endless line is at least begun as Markdown.
+            return if start > 0 { start } else { text.floor_char_boundary(MAX_MARKDOWN_BYTES) };
+        }
+        if opens_too_many(line) {
+            return start;
+        }
+        start += line.len();
+    }
+    text.len()
+}
+
+/// Whether a line begins with more marks of quotes and list items than [`MAX_MARKERS`]. The parser's time grows with
+/// the quotes and lists open, for every line.
+fn opens_too_many(line: &str) -> bool {
+    let mut rest = line.trim();
+    for _ in 0..=MAX_MARKERS {
+        match after_marker(rest) {
+            Some(after) if !is_rule(rest) => rest = after.trim_start(),
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Whether a text is stars or dashes alone, which draw a line across and open nothing.
+fn is_rule(text: &str) -> bool {
+    ['*', '-'].iter().any(|&mark| text.chars().all(|char| char == mark || char.is_whitespace()))
+}
+
+/// What follows the mark of a quote or list item that a text begins with.
+fn after_marker(text: &str) -> Option<&str> {
+    if let Some(after) = text.strip_prefix('>') {
+        return Some(after);
+    }
+    let after = match text.strip_prefix(['-', '+', '*']) {
+        Some(after) => after,
+        None => {
+            let number_end = text.find(|char: char| !char.is_ascii_digit()).filter(|&end| end > 0)?;
+            text[number_end..].strip_prefix(['.', ')'])?
+        }
+    };
+    (after.is_empty() || after.starts_with(char::is_whitespace)).then_some(after)
+}
+
+/// Text as it was written, in pieces that end with a line where there is one.
+fn plain_pieces(mut text: &str) -> Vec<Block> {
+    let mut pieces = Vec::new();
+    while !text.is_empty() {
+        let mut end = text.floor_char_boundary(PLAIN_PIECE_BYTES);
+        if end < text.len() {
+            end = text[..end].rfind('\n').map_or(end, |line_end| line_end + 1);
+        }
+        let (piece, rest) = text.split_at(end);
+        pieces.push(Block::Plain(piece.to_owned()));
+        text = rest;
+    }
+    pieces
+}
+
+/// Counts what is open, and leaves out quotes, lists and emphasis below [`MAX_LEVELS`]; their text stays.
+#[derive(Debug, Default)]
+struct Levels {
+    containers: usize,
+    inlines: usize,
+}
+
+impl Levels {
+    /// The event as it is shown; nothing where a mark is left out.
+    fn limit<'a>(&mut self, event: Event<'a>) -> Option<Event<'a>> {
+        let open = match &event {
+            Event::Start(Tag::BlockQuote(_) | Tag::List(_)) => {
+                self.containers += 1;
+                self.containers
+            }
+            Event::End(TagEnd::BlockQuote(_) | TagEnd::List(_)) => {
+                self.containers -= 1;
+                self.containers + 1
+            }
+            Event::Start(Tag::Item) if self.containers > MAX_LEVELS => {
+                return Some(Event::Text(CowStr::Borrowed("- ")));
+            }
+            // Its text would run into that of the next.
+            Event::End(TagEnd::Item) if self.containers > MAX_LEVELS => return Some(Event::HardBreak),
+            Event::Start(Tag::Emphasis | Tag::Strong | Tag::Strikethrough | Tag::Link { .. }) => {
+                self.inlines += 1;
+                self.inlines
+            }
+            Event::End(TagEnd::Emphasis | TagEnd::Strong | TagEnd::Strikethrough | TagEnd::Link) => {
+                self.inlines -= 1;
+                self.inlines + 1
+            }
+            _ => return Some(event),
+        };
+        (open <= MAX_LEVELS).then_some(event)
+    }
 }
 
 /// The event as an answer may have it.
@@ -251,11 +391,103 @@ mod tests {
         }
     }
 
+    /// How deep the tags of what is shown nest, and how many are opened.
+    fn depth_and_tags(shown: &str) -> (usize, usize) {
+        let (mut depth, mut deepest, mut n_tags) = (0_usize, 0, 0);
+        for tag in shown.split('<').skip(1) {
+            if tag.starts_with('/') {
+                depth -= 1;
+            } else {
+                n_tags += 1;
+                if !tag.starts_with("br") && !tag.starts_with("hr") {
+                    depth += 1;
+                }
+                deepest = deepest.max(depth);
+            }
+        }
+        (deepest, n_tags)
+    }
+
     #[test]
-    fn deep_nesting_is_survived() {
-        let quotes = "> ".repeat(5000) + "deep";
-        assert!(html(&quotes).contains("deep"));
-        let stars = "*".repeat(20_000);
-        assert!(!html(&stars).is_empty());
+    fn what_is_shown_is_bounded() {
+        let nested_list: String = (0..400).map(|level| " ".repeat(2 * level) + "- x\n").collect();
+        let nested_quote: String = (1..30).map(|level| "> ".repeat(level) + "x\n").collect();
+        let wide_table = "|a".repeat(1000) + "|\n" + &"|-".repeat(1000) + "|\n" + &"|x\n".repeat(60_000);
+        for (name, text) in [
+            ("quotes", ">".repeat(100_000) + " deep"),
+            ("quotes and lists", "> - ".repeat(50_000) + "deep"),
+            ("numbers", "1. ".repeat(50_000) + "deep"),
+            ("lists, then blanks", "- ".repeat(50_000) + "deep" + &"\n".repeat(100_000)),
+            ("quotes, many lines", (">".repeat(5000) + " deep\n").repeat(20)),
+            ("quotes in the middle", "Well: deep\n\n".to_owned() + &"> ".repeat(50_000)),
+            ("indented lists", nested_list + "deep"),
+            ("quotes below the limit", nested_quote + "deep"),
+            ("stars", "*".repeat(100_000) + "deep"),
+            ("emphasis", "*a **b ".repeat(3000) + "deep" + &" b** a*".repeat(3000)),
+            ("pictures", "![".repeat(3000) + "deep" + &"](https://example.org)".repeat(3000)),
+            ("brackets", "[".repeat(100_000) + "deep"),
+            ("paragraphs", "deep\n\n".repeat(50_000)),
+            ("lines", "deep\n".repeat(50_000)),
+            ("a wide table", wide_table + "deep"),
+            ("one line", "deep ".repeat(100_000)),
+            ("ticks", "`deep ``".repeat(20_000)),
+            ("wide letters", "ä€𝄞".repeat(60_000) + "deep"),
+        ] {
+            let shown = html(&text);
+            let (deepest, n_tags) = depth_and_tags(&shown);
+            assert!(deepest <= 2 * MAX_LEVELS + MAX_LEVELS + 5, "{name}: {deepest} levels");
+            assert!(n_tags <= MAX_EVENTS + text.len() / PLAIN_PIECE_BYTES + 1000, "{name}: {n_tags} tags");
+            assert!(shown.contains("deep"), "{name}");
+        }
+    }
+
+    #[test]
+    fn too_many_marks_are_shown_as_written() {
+        for (text, plain_from) in [
+            (">".repeat(40), Some(0)),
+            ("a\n\n".to_owned() + &"> - ".repeat(20) + "b\n\nc", Some(3)),
+            (">".repeat(MAX_MARKERS) + " said", None),
+            ("* ".repeat(40), None),
+            ("> ".to_owned() + &"* ".repeat(40), None),
+            ("```\n".to_owned() + &"* ".repeat(40) + "\n```", None),
+            ("-".repeat(80), None),
+            ("+ ".repeat(40), Some(0)),
+            ("- ".repeat(40) + "x", Some(0)),
+            ("7. ".repeat(40), Some(0)),
+        ] {
+            let plain: String = blocks(&text)
+                .iter()
+                .filter_map(|block| match block {
+                    Block::Plain(plain) => Some(plain.as_str()),
+                    Block::Marked(_) => None,
+                })
+                .collect();
+            assert_eq!(plain, plain_from.map_or("", |start| &text[start..]), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_begun_as_markdown_and_loses_nothing() {
+        let text = "Some *words*.\n\n".repeat(30_000);
+        let shown = blocks(&text);
+        assert!(matches!(shown.first(), Some(Block::Marked(_))));
+        let n_words: usize =
+            shown.iter().map(|block| block.sanitize().into_string().matches("words").count()).sum();
+        assert_eq!(n_words, 30_000);
+        assert!(shown.iter().all(|block| match block {
+            Block::Plain(piece) => piece.len() <= PLAIN_PIECE_BYTES,
+            Block::Marked(html) => !html.is_empty(),
+        }));
+    }
+
+    #[test]
+    fn plain_text_is_harmless_and_growing() {
+        let hostile = ">".repeat(40) + "<img src=x onerror=alert(1)> & \"quotes\"\n";
+        let text = hostile.repeat(1000);
+        let whole = blocks(&text);
+        assert!(whole.iter().all(|block| !block.sanitize().into_string().contains("<img")));
+        let part = blocks(&text[..text.len() / 2]);
+        let n_kept = part.len() - 1;
+        assert_eq!(part[..n_kept], whole[..n_kept]);
     }
 }
