@@ -198,7 +198,7 @@ impl Range {
     /// The number in the text of the box with that label, if it is in range. The error is a sentence that names both.
     pub(crate) fn parse(self, label: &str, text: &str) -> Result<f64, String> {
         let refused = || format!("{label}: {}", self.sentence());
-        let number = text.trim().replace(',', ".").parse::<f64>().map_err(|_| refused())?;
+        let Ok(number) = text.trim().replace(',', ".").parse::<f64>() else { return Err(refused()) };
         let inside = match self {
             Self::Whole(min, max) => number.fract() == 0.0 && (min..=max).contains(&number),
             Self::Real(min, max) => (min..=max).contains(&number),
