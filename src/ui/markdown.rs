@@ -28,6 +28,8 @@ impl SafeHtml {
 const MAX_LEVELS: usize = 16;
 /// A line that opens more quotes and lists than this, and all text after it, is shown as it was written.
 const MAX_MARKERS: usize = 32;
+/// A list item that is indented by more columns than this counts as a line with too many marks.
+const MAX_INDENT: usize = 128;
 /// Only so much of a text is read as Markdown.
 const MAX_MARKDOWN_BYTES: usize = 200_000;
 /// Only so many parser events are shown as Markdown. Each makes one node at most.
@@ -110,10 +112,18 @@ fn markdown_end(text: &str) -> usize {
     text.len()
 }
 
-/// Whether a line begins with more marks of quotes and list items than [`MAX_MARKERS`]. The parser's time grows with
-/// the quotes and lists open, for every line.
+/// Whether a line begins with more marks of quotes and list items than [`MAX_MARKERS`], or may be one of many more
+/// by its indent. For every line, the parser's time grows with the quotes and lists that are open.
 fn opens_too_many(line: &str) -> bool {
     let mut rest = line.trim();
+    if after_marker(rest).is_none() || is_rule(rest) {
+        return false;
+    }
+    let indent = line.chars().take_while(|char| char.is_whitespace());
+    let n_columns: usize = indent.map(|char| if char == '\t' { 4 } else { 1 }).sum();
+    if n_columns > MAX_INDENT {
+        return true;
+    }
     for _ in 0..=MAX_MARKERS {
         match after_marker(rest) {
             Some(after) if !is_rule(rest) => rest = after.trim_start(),
@@ -411,6 +421,8 @@ mod tests {
     #[test]
     fn what_is_shown_is_bounded() {
         let nested_list: String = (0..400).map(|level| " ".repeat(2 * level) + "- x\n").collect();
+        let steep_list: String =
+            (0..50).map(|line| " ".repeat(64 * line) + &"- ".repeat(32) + "x\n").collect();
         let nested_quote: String = (1..30).map(|level| "> ".repeat(level) + "x\n").collect();
         let wide_table = "|a".repeat(1000) + "|\n" + &"|-".repeat(1000) + "|\n" + &"|x\n".repeat(60_000);
         for (name, text) in [
@@ -421,6 +433,7 @@ mod tests {
             ("quotes, many lines", (">".repeat(5000) + " deep\n").repeat(20)),
             ("quotes in the middle", "Well: deep\n\n".to_owned() + &"> ".repeat(50_000)),
             ("indented lists", nested_list + "deep"),
+            ("indented lists, then blanks", steep_list + "deep" + &"\n".repeat(100_000)),
             ("quotes below the limit", nested_quote + "deep"),
             ("stars", "*".repeat(100_000) + "deep"),
             ("emphasis", "*a **b ".repeat(3000) + "deep" + &" b** a*".repeat(3000)),
@@ -451,6 +464,8 @@ mod tests {
             ("> ".to_owned() + &"* ".repeat(40), None),
             ("```\n".to_owned() + &"* ".repeat(40) + "\n```", None),
             ("-".repeat(80), None),
+            (" ".repeat(200) + "- x", Some(0)),
+            ("    ".repeat(50) + "x - y", None),
             ("+ ".repeat(40), Some(0)),
             ("- ".repeat(40) + "x", Some(0)),
             ("7. ".repeat(40), Some(0)),
