@@ -2,6 +2,7 @@
 const early = [];
 onmessage = ({ data }) => early.push(data);
 
+// The page hears the first only: after a panic, the engine's own words come before those for the trap that ends it.
 const fatal = (sentence) => postMessage(["fatal", sentence]);
 
 // What the engine's own panic hook cannot tell: a trap without a panic, such as memory that cannot grow.

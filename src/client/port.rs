@@ -3,6 +3,8 @@
 //! An engine that cannot go on says `["fatal", sentence]` instead; after that, or an error of the worker itself, the
 //! port stays silent.
 
+use std::{cell::Cell, rc::Rc};
+
 use js_sys::{Array, Uint8Array};
 use wasm_bindgen::{JsCast as _, JsValue, closure::Closure};
 use web_sys::{ErrorEvent, MessageEvent, Worker, WorkerOptions, WorkerType};
@@ -33,6 +35,14 @@ impl Port {
                 words(&error)
             )
         })?;
+        // One fault may be told twice, by the engine's own last words and by its worker: the first says the most.
+        let lost = Rc::new(Cell::new(false));
+        let hear = move |incoming: Incoming| {
+            if !lost.get() {
+                lost.set(matches!(incoming, Incoming::Lost(_)));
+                hear(incoming);
+            }
+        };
         let on_message = Closure::new({
             let hear = hear.clone();
             move |event: MessageEvent| hear(open_envelope(&event.data()))

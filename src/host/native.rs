@@ -53,7 +53,11 @@ enum CliError {
 
 impl From<GpuError> for CliError {
     fn from(error: GpuError) -> Self {
-        if matches!(error, GpuError::Lower(_) | GpuError::NotNamed { .. }) { Self::Input(error.to_string()) } else { Self::Failure(error.to_string()) }
+        if matches!(error, GpuError::Lower(_) | GpuError::NotNamed { .. }) {
+            Self::Input(error.to_string())
+        } else {
+            Self::Failure(error.to_string())
+        }
     }
 }
 

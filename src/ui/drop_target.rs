@@ -1,7 +1,9 @@
 //! Lets a `.gguf` file be dropped anywhere on the page.
 
+use js_sys::{Array, Function, Reflect};
 use leptos::{ev, prelude::*};
-use web_sys::DragEvent;
+use wasm_bindgen::{JsCast as _, JsValue};
+use web_sys::{DataTransfer, DragEvent};
 
 use super::screen::Screen;
 
@@ -49,17 +51,37 @@ fn carries_files(event: &DragEvent) -> bool {
 }
 
 fn open_dropped(screen: Screen, event: &DragEvent) {
-    let files = event.data_transfer().and_then(|data| data.files());
-    let Some(files) = files else { return };
-    if screen.peek(|state| state.loading.is_some()) {
-        screen.change(|state| {
-            state.notify("A model is still loading; drop the file once it is ready.".to_owned());
-        });
+    let Some(data) = event.data_transfer() else { return };
+    let Some(files) = data.files() else { return };
+    let refusal = if let Some(name) = dropped_folder(&data) {
+        Some(format!("{name} is a folder; open it, and drop a .gguf file that lies in it."))
+    } else if screen.peek(|state| state.loading.is_some()) {
+        Some("A model is still loading; drop the file once it is ready.".to_owned())
     } else if files.length() > 1 {
-        let sentence =
-            format!("{} files were dropped; a model is one .gguf file, so drop one.", files.length());
-        screen.change(|state| state.notify(sentence));
-    } else if let Some(file) = files.get(0) {
-        screen.load_file(file);
+        Some(format!("{} files were dropped; a model is one .gguf file, so drop one.", files.length()))
+    } else {
+        None
+    };
+    match (refusal, files.get(0)) {
+        (Some(sentence), _) => screen.change(|state| state.notify(sentence)),
+        (None, Some(file)) => screen.load_file(file),
+        (None, None) => {}
     }
+}
+
+/// The name of the first folder among what was dropped. As a file it would look like one without bytes.
+fn dropped_folder(data: &DataTransfer) -> Option<String> {
+    let items = Array::from(&property(data, "items")?);
+    items.iter().find_map(|item| {
+        // The name is old and everywhere; what has it not has no folders either.
+        let as_entry = property(&item, "webkitGetAsEntry")?.dyn_into::<Function>().ok()?;
+        let entry = as_entry.call0(&item).ok()?;
+        let is_folder = property(&entry, "isDirectory")?.as_bool()?;
+        is_folder.then(|| property(&entry, "name")?.as_string())?
+    })
+}
+
+/// A property of an object; nothing of what is no object.
+fn property(object: &JsValue, name: &str) -> Option<JsValue> {
+    Reflect::get(object, &JsValue::from_str(name)).ok()
 }

@@ -195,9 +195,10 @@ fn f32_or(value: Option<f64>, when_empty: f32) -> f32 {
 }
 
 impl Range {
-    /// The number in a text, if it is in range. The error is a sentence.
-    pub(crate) fn parse(self, text: &str) -> Result<f64, String> {
-        let Ok(number) = text.trim().replace(',', ".").parse::<f64>() else { return Err(self.sentence()) };
+    /// The number in the text of the box with that label, if it is in range. The error is a sentence that names both.
+    pub(crate) fn parse(self, label: &str, text: &str) -> Result<f64, String> {
+        let refused = || format!("{label}: {}", self.sentence());
+        let Ok(number) = text.trim().replace(',', ".").parse::<f64>() else { return Err(refused()) };
         let inside = match self {
             Self::Whole(min, max) => number.fract() == 0.0 && (min..=max).contains(&number),
             Self::Real(min, max) => (min..=max).contains(&number),
@@ -205,21 +206,27 @@ impl Range {
         };
         // A positive number that is 0 as f32 would be refused by the engine.
         let kept = !matches!(self, Self::Positive(_)) || number as f32 > 0.0;
-        if inside && kept { Ok(number) } else { Err(self.sentence()) }
+        if inside && kept { Ok(number) } else { Err(refused()) }
     }
 
     /// What is allowed, in words.
     fn sentence(self) -> String {
-        let unbounded = |max: f64| max >= i32::MAX as f64;
         match self {
-            Self::Whole(min, max) if unbounded(max) => format!("A whole number, {min} or more."),
-            Self::Whole(min, max) => format!("A whole number from {min} to {max}."),
-            Self::Real(min, max) if unbounded(max) => format!("A number, {min} or more."),
-            Self::Real(min, max) => format!("A number from {min} to {max}."),
-            Self::Positive(max) if unbounded(max) => "A number above 0.".to_owned(),
-            Self::Positive(max) => format!("A number above 0, up to {max}."),
+            Self::Whole(min, max) => format!("a whole number from {min} to {max}."),
+            Self::Real(min, max) => format!("a number from {min} to {}.", bound(max)),
+            Self::Positive(max) => format!("a number above 0, up to {}.", bound(max)),
         }
     }
+}
+
+/// An upper bound as a person would type it: of a huge one not every digit, and none too many.
+fn bound(max: f64) -> String {
+    if max < 1e9 {
+        return max.to_string();
+    }
+    let exponent = max.log10().floor();
+    let digits = (max / 10_f64.powf(exponent) * 10.0).floor() / 10.0;
+    format!("{digits}e{exponent}")
 }
 
 impl NumberField {
@@ -227,7 +234,7 @@ impl NumberField {
     pub(crate) fn apply(&self, options: &mut GenerateOptions, text: &str) -> Result<(), String> {
         let value = match (text.trim(), self.when_empty) {
             ("", Some(_)) => None,
-            (text, _) => Some(self.range.parse(text)?),
+            (text, _) => Some(self.range.parse(self.label, text)?),
         };
         (self.set)(options, value);
         Ok(())
@@ -311,9 +318,30 @@ mod tests {
             for text in bad {
                 let mut options = GenerateOptions::default();
                 let sentence = field.apply(&mut options, text).unwrap_err();
-                assert!(sentence.starts_with("A "), "{sentence}");
+                assert!(sentence.starts_with(&format!("{}: a ", field.label)), "{sentence}");
+                let (_, range) = sentence.trim_end_matches('.').split_once(": ").unwrap();
+                let max = range.rsplit(' ').next().unwrap();
+                assert_eq!(field.apply(&mut options, max), Ok(()), "{id}: the bound named is allowed");
+                options = GenerateOptions::default();
+                assert!(field.apply(&mut options, text).is_err());
                 assert_eq!(options, GenerateOptions::default(), "{id}: {text}");
             }
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_field_and_its_range() {
+        for (id, text, sentence) in [
+            ("seed", "9007199254740993000", "Seed: a whole number from 0 to 9007199254740991."),
+            ("top_k", "2147483648", "Top k: a whole number from -1 to 2147483647."),
+            ("max_tokens", "0", "Longest answer: a whole number from 1 to 4294967295."),
+            ("temperature", "1e39", "Temperature: a number from 0 to 3.4e38."),
+            ("repetition_penalty", "0", "Repetition penalty: a number above 0, up to 3.4e38."),
+            ("top_p", "2", "Top p: a number above 0, up to 1."),
+            ("presence_penalty", "x", "Presence penalty: a number from -2 to 2."),
+        ] {
+            let field = numbers().find(|field| field.id == id).unwrap();
+            assert_eq!(field.apply(&mut GenerateOptions::default(), text), Err(sentence.to_owned()));
         }
     }
 

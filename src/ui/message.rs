@@ -1,12 +1,14 @@
-//! One turn of the conversation. An answer grows block by block: only blocks that changed are put in place anew.
+//! One turn of the conversation. An answer grows block by block: only blocks that changed are put in place anew, and
+//! the slower that is, the less often.
 
 use std::time::Duration;
 
 use leptos::prelude::*;
 
 use super::{
-    markdown,
-    screen::Screen,
+    markdown::{self, Block},
+    pace::Pace,
+    screen::{Screen, now_ms},
     state::Part,
     turn::{Speaker, Stage, TurnId},
 };
@@ -14,6 +16,8 @@ use crate::protocol::FinishReason;
 
 /// How long "Copied" is shown.
 const COPIED_TIME: Duration = Duration::from_secs(2);
+/// An answer no longer than this is shown anew with every frame.
+const PACED_BYTES: usize = 8192;
 
 /// A turn, by whoever speaks.
 #[component]
@@ -35,11 +39,8 @@ pub(crate) fn TurnView(turn_id: TurnId) -> impl IntoView {
 #[component]
 fn Answer(turn_id: TurnId) -> impl IntoView {
     let screen = Screen::expect();
-    let blocks = Memo::new(move |_| {
-        screen.read(Part::Turn(turn_id), |state| {
-            state.turn(turn_id).map_or_else(Vec::new, |turn| markdown::blocks(&turn.text))
-        })
-    });
+    let pace = StoredValue::new(Pace::default());
+    let blocks = paced_blocks(turn_id, pace);
     let n_blocks = Memo::new(move |_| blocks.with(Vec::len));
     let stage = Memo::new(move |_| {
         screen.read(Part::Turn(turn_id), |state| state.turn(turn_id).map_or(Stage::Broken, |turn| turn.stage))
@@ -48,7 +49,12 @@ fn Answer(turn_id: TurnId) -> impl IntoView {
 
     let block_view = move |block_idx: usize| {
         let block = Memo::new(move |_| blocks.with(|blocks| blocks.get(block_idx).cloned()));
-        let html = move || block.get().map(|block| block.sanitize()).unwrap_or_default().into_string();
+        let html = move || {
+            let begin_ms = now_ms();
+            let html = block.get().map(|block| block.sanitize()).unwrap_or_default();
+            add_cost(pace, begin_ms);
+            html.into_string()
+        };
         view! { <div class="block" inner_html=html></div> }
     };
     view! {
@@ -65,6 +71,57 @@ fn Answer(turn_id: TurnId) -> impl IntoView {
             </Show>
         </article>
     }
+}
+
+/// The answer's blocks as they are to be shown. A long text that takes long to put in place is put there less often
+/// while it grows; its end is shown at once.
+fn paced_blocks(turn_id: TurnId, pace: StoredValue<Pace>) -> RwSignal<Vec<Block>> {
+    let screen = Screen::expect();
+    let blocks = RwSignal::new(Vec::new());
+    let waiting = StoredValue::new(false);
+    // Turns with the end of a wait.
+    let due = ArcTrigger::new();
+    Effect::new(move |_| {
+        due.track();
+        let paced = screen.read(Part::Turn(turn_id), |state| {
+            state
+                .turn(turn_id)
+                .is_some_and(|turn| turn.stage == Stage::Growing && turn.text.len() > PACED_BYTES)
+        });
+        let begin_ms = now_ms();
+        if let Some(wait) = pace.with_value(|pace| pace.wait(begin_ms)).filter(|_| paced) {
+            if !waiting.get_value() {
+                waiting.set_value(true);
+                let due = due.clone();
+                let go_on = move || {
+                    // Nothing is left to do for an answer that is gone.
+                    if waiting.try_set_value(false).is_none() {
+                        due.notify();
+                    }
+                };
+                set_timeout(go_on, wait);
+            }
+            return;
+        }
+        pace.update_value(Pace::begin);
+        let text_blocks = screen.peek(|state| state.turn(turn_id).map(|turn| markdown::blocks(&turn.text)));
+        blocks.set(text_blocks.unwrap_or_default());
+        add_cost(pace, begin_ms);
+        if paced {
+            // Between a frame's start and the next task it is laid out.
+            request_animation_frame(move || {
+                let frame_ms = now_ms();
+                set_timeout(move || add_cost(pace, frame_ms), Duration::ZERO);
+            });
+        }
+    });
+    blocks
+}
+
+/// Counts the time since `begin_ms` as spent on showing the answer, if it is still there.
+fn add_cost(pace: StoredValue<Pace>, begin_ms: f64) {
+    let end_ms = now_ms();
+    let _gone = pace.try_update_value(|pace| pace.add(end_ms, end_ms - begin_ms));
 }
 
 /// What there is to say about how far an answer is.

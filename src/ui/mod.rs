@@ -11,6 +11,7 @@ mod markdown;
 mod message;
 mod models;
 mod notices;
+mod pace;
 mod preferences;
 mod progress;
 mod screen;

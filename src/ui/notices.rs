@@ -1,4 +1,4 @@
-//! Sentences about what went wrong, each until it is dismissed.
+//! Sentences about what went wrong, each until it is dismissed, and the way out when the engine says nothing at all.
 
 use leptos::prelude::*;
 
@@ -8,6 +8,7 @@ use super::{screen::Screen, state::Part};
 #[component]
 pub(crate) fn Notices() -> impl IntoView {
     let screen = Screen::expect();
+    let silent = Memo::new(move |_| screen.read(Part::Silence, |state| state.silent));
     view! {
         <div class="notices">
             <For
@@ -28,6 +29,14 @@ pub(crate) fn Notices() -> impl IntoView {
                     }
                 }
             />
+            <Show when=move || silent.get()>
+                <div class="notice" role="alert">
+                    <p>"The engine has said nothing for a while. It may still be busy; if it hangs, restart it."</p>
+                    <button type="button" class="quiet" on:click=move |_| screen.restart_engine()>
+                        "Restart the engine"
+                    </button>
+                </div>
+            </Show>
         </div>
     }
 }

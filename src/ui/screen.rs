@@ -25,6 +25,8 @@ use crate::{
 const PREFERENCES_KEY: &str = "pagelm.preferences";
 /// How often a page that nobody sees catches up; browsers give it no frames.
 const HIDDEN_PERIOD: Duration = Duration::from_millis(250);
+/// How often it is looked whether the engine has gone silent.
+const TICK: Duration = Duration::from_secs(1);
 
 /// A handle on the state, for every component.
 #[derive(Clone, Copy)]
@@ -52,6 +54,7 @@ impl Screen {
             ControlFlow::Continue(())
         });
         client.restart();
+        set_interval(move || screen.change(|state| state.tick(now_ms())), TICK);
         leptos::task::spawn_local(async move {
             let offers = fetch_catalogue().await.and_then(|text| catalogue::parse(&text));
             screen.change(|state| state.offer(offers));
@@ -123,11 +126,14 @@ impl Screen {
     ) {
         let lost = self.peek(|state| state.engine == Engine::Lost);
         let client = self.client.get_value();
-        let request = self.change(|state| state.load(name, source, defaults));
+        let requests = self.change(|state| state.load(name, source, defaults, now_ms()));
         if lost {
             client.restart();
         }
-        client.send(&request, attachments);
+        for request in &requests {
+            let attachments = if matches!(request, Request::Load { .. }) { attachments } else { &[] };
+            client.send(request, attachments);
+        }
     }
 
     /// Sends the person's text; says whether it was taken.
@@ -141,7 +147,13 @@ impl Screen {
 
     /// Stops the answer on its way.
     pub(crate) fn stop(self) {
-        self.send(self.change(State::stop));
+        self.send(self.change(|state| state.stop(now_ms())));
+    }
+
+    /// Replaces an engine that no longer says anything.
+    pub(crate) fn restart_engine(self) {
+        self.change(State::restart);
+        self.client.get_value().restart();
     }
 
     /// Forgets the conversation.
@@ -217,7 +229,7 @@ impl Screen {
 }
 
 /// Milliseconds since the page was opened.
-fn now_ms() -> f64 {
+pub(crate) fn now_ms() -> f64 {
     window().performance().map_or(0.0, |performance| performance.now())
 }
 

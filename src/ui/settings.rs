@@ -11,6 +11,7 @@ use crate::protocol::KvType;
 
 /// The longest context that can be asked for, in tokens.
 const MAX_CONTEXT: f64 = 1_048_576.0;
+const CONTEXT_LABEL: &str = "Context length";
 
 /// The settings beside the conversation, or above it where there is no room.
 #[component]
@@ -225,7 +226,7 @@ fn LoadSettings() -> impl IntoView {
     let commit_context = move |text: String| {
         let n_tokens = match text.trim() {
             "" => None,
-            text => Some(Range::Whole(1.0, MAX_CONTEXT).parse(text)? as u32),
+            text => Some(Range::Whole(1.0, MAX_CONTEXT).parse(CONTEXT_LABEL, text)? as u32),
         };
         screen.edit(|preferences| preferences.load.context = n_tokens);
         Ok(())
@@ -237,7 +238,7 @@ fn LoadSettings() -> impl IntoView {
             <p class="about">"These apply when a model is loaded the next time."</p>
             <NumberBox
                 id="context"
-                label="Context length"
+                label=CONTEXT_LABEL
                 explanation="Tokens of the longest conversation; more takes more memory."
                 placeholder="auto"
                 value=context

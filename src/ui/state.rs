@@ -18,6 +18,7 @@ use crate::protocol::{
     VERSION,
 };
 
+mod silence;
 #[cfg(test)]
 mod tests;
 
@@ -38,6 +39,8 @@ pub(crate) enum Part {
     Status,
     /// The sentences about what went wrong.
     Notices,
+    /// Whether the engine has been silent for too long.
+    Silence,
     /// Text given back to the message box.
     Returned,
     /// What a person set.
@@ -109,6 +112,10 @@ pub(crate) struct State {
     pub(crate) tally: Option<Tally>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) preferences: Preferences,
+    /// The engine has long said nothing though it was asked to stop or to load.
+    pub(crate) silent: bool,
+    /// When (ms) the engine last said something or was last asked to stop or to load.
+    last_sign_ms: f64,
     returned: Option<String>,
     last_id: u64,
     changed: Vec<Part>,
@@ -140,13 +147,17 @@ impl State {
         }
     }
 
-    /// Asks for a model; its own options, or the page's, are used once it is ready.
+    /// Asks for a model at `now_ms`; its own options, or the page's, are used once it is ready. An answer on its way
+    /// ends here, as stopped. The requests are to be sent in order, and the last is the load.
     pub(crate) fn load(
         &mut self,
         name: &str,
         source: ModelSource,
         defaults: Option<GenerateOptions>,
-    ) -> Request {
+        now_ms: f64,
+    ) -> Vec<Request> {
+        let cancel = self.answering.map(|answering| Request::Cancel { request: answering.request });
+        self.end_answer(Stage::Done(FinishReason::Cancelled));
         let progress = Progress::of_stage("Asking the engine");
         let defaults = defaults.unwrap_or_else(default_options);
         self.loading = Some(Loading { name: name.to_owned(), progress, defaults });
@@ -154,9 +165,11 @@ impl State {
             self.engine = Engine::Starting;
         }
         self.forget_notices();
+        self.hear_sign(now_ms);
         self.touch(Part::Models);
         self.touch(Part::Loading);
-        Request::Load { source, options: self.preferences.load.clone() }
+        let load = Request::Load { source, options: self.preferences.load.clone() };
+        cancel.into_iter().chain([load]).collect()
     }
 
     /// Why nothing can be sent now, and what would help; nothing where it can.
@@ -205,11 +218,12 @@ impl State {
         system.map(|prompt| Message::text("system", prompt)).into_iter().chain(turns).collect()
     }
 
-    /// Stops the answer on its way; what there is of it stays.
-    pub(crate) fn stop(&mut self) -> Option<Request> {
+    /// Stops the answer on its way, at `now_ms`; what there is of it stays.
+    pub(crate) fn stop(&mut self, now_ms: f64) -> Option<Request> {
         let answering = self.answering.as_mut().filter(|answering| !answering.stopping)?;
         answering.stopping = true;
         let request = answering.request;
+        self.hear_sign(now_ms);
         self.touch(Part::Answering);
         Some(Request::Cancel { request })
     }
@@ -276,10 +290,12 @@ impl State {
         self.touch(Part::Models);
         self.end_answer(Stage::Broken);
         self.notify(sentence);
+        self.hear_sign(self.last_sign_ms);
     }
 
     /// Takes in what the engine says at `now_ms`.
     pub(crate) fn apply(&mut self, event: Event, now_ms: f64) {
+        self.hear_sign(now_ms);
         match event {
             Event::Welcome { version } => self.welcome(version),
             Event::Loading { stage, done_bytes, total_bytes } => {

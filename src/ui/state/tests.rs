@@ -42,7 +42,7 @@ fn failed(request: Option<RequestId>, error: &str) -> Event {
 fn ready() -> State {
     let mut state = State::new(Preferences::default());
     state.apply(Event::Welcome { version: VERSION }, 0.0);
-    state.load("Tiny", url(), None);
+    state.load("Tiny", url(), None, 0.0);
     state.apply(Event::Ready { model: info("tiny") }, 1.0);
     state.take_changed();
     state
@@ -85,8 +85,9 @@ fn a_model_loads() {
 
     state.edit(|preferences| preferences.load.kv = KvType::F32);
     let greedy = GenerateOptions { temperature: 0.0, ..default_options() };
-    let Request::Load { source, options } = state.load("Tiny", url(), Some(greedy.clone())) else { panic!() };
-    assert_eq!((source, options.kv), (url(), KvType::F32));
+    let requests = state.load("Tiny", url(), Some(greedy.clone()), 0.0);
+    let [Request::Load { source, options }] = &requests[..] else { panic!("{requests:?}") };
+    assert_eq!((source, options.kv), (&url(), KvType::F32));
     state.take_changed();
 
     let report = |done_bytes| Event::Loading { stage: "Fetching".to_owned(), done_bytes, total_bytes: 100 };
@@ -122,7 +123,7 @@ fn the_first_offers_options_show_before_a_load() {
 fn a_failed_load_keeps_the_old_model_unless_it_is_gone() {
     for unloaded in [false, true] {
         let mut state = ready();
-        state.load("Broken", url(), None);
+        state.load("Broken", url(), None, 0.0);
         state.apply(Event::LoadFailed { error: "The file is truncated.".to_owned(), unloaded }, 0.0);
         assert_eq!((state.loading.is_none(), state.model.is_none()), (true, unloaded));
         assert_eq!(notices(&state), ["The file is truncated."]);
@@ -169,14 +170,14 @@ fn the_system_prompt_stands_first_unless_it_is_empty() {
 fn a_stopped_answer_stays_and_is_told_to_the_next() {
     let mut state = asked("Tell me a story");
     state.apply(tokens(1, "Once upon", &[1, 2]), 0.0);
-    assert_eq!(state.stop(), Some(Request::Cancel { request: 1 }));
+    assert_eq!(state.stop(0.0), Some(Request::Cancel { request: 1 }));
     assert!(state.answering.unwrap().stopping);
-    assert_eq!(state.stop(), None, "once is enough");
+    assert_eq!(state.stop(0.0), None, "once is enough");
 
     state.apply(tokens(1, " a", &[3]), 1.0);
     state.apply(finished(1, FinishReason::Cancelled), 2.0);
     assert_eq!(state.turns[1].stage, Stage::Done(FinishReason::Cancelled));
-    assert_eq!(state.stop(), None, "nothing runs");
+    assert_eq!(state.stop(0.0), None, "nothing runs");
     let expected = [("user", "Tell me a story"), ("assistant", "Once upon a"), ("user", "Go on")];
     assert_eq!(conversation(state.submit("Go on", 2)), pairs(&expected));
 }
@@ -217,8 +218,9 @@ fn a_request_that_fails_midway_keeps_what_came() {
 
 #[test]
 fn a_lost_engine_ends_everything_and_a_load_revives_it() {
-    let mut state = asked("Hi");
-    state.load("Other", url(), None);
+    let mut state = ready();
+    state.load("Other", url(), None, 0.0);
+    state.submit("Hi", 1);
     state.lose_engine("The engine stopped.".to_owned());
     assert_eq!(state.engine, Engine::Lost);
     assert_eq!((state.loading.is_none(), state.model.is_none(), state.answering), (true, true, None));
@@ -228,11 +230,90 @@ fn a_lost_engine_ends_everything_and_a_load_revives_it() {
     state.lose_engine("The engine stopped.".to_owned());
     assert_eq!(notices(&state), ["The engine stopped."], "said once");
 
-    state.load("Tiny", url(), None);
+    state.load("Tiny", url(), None, 0.0);
     assert_eq!(state.engine, Engine::Starting);
     state.apply(Event::Welcome { version: VERSION }, 0.0);
     state.apply(Event::Ready { model: info("tiny") }, 0.0);
     assert!(state.submit("Hi", 2).is_some());
+}
+
+#[test]
+fn a_load_stops_the_answer_first() {
+    for said in ["", "Once upon"] {
+        let mut state = asked("Tell me a story");
+        if !said.is_empty() {
+            state.apply(tokens(1, said, &[1]), 0.0);
+        }
+        let requests = state.load("Tiny", url(), None, 1.0);
+        let load = Request::Load { source: url(), options: state.preferences.load.clone() };
+        assert_eq!(requests, [Request::Cancel { request: 1 }, load]);
+        let stopped = Stage::Done(FinishReason::Cancelled);
+        assert_eq!((state.turns[1].stage, state.answering), (stopped, None));
+        state.take_changed();
+
+        let late = failed(Some(1), "Another model was loaded.");
+        for event in [tokens(1, "x", &[2]), late, finished(1, FinishReason::Cancelled)] {
+            state.apply(event, 2.0);
+        }
+        assert_eq!((texts(&state), state.turns[1].stage), (vec!["Tell me a story", said], stopped));
+        assert_eq!(notices(&state), [""; 0]);
+        assert_eq!(state.take_changed(), []);
+        assert_eq!(state.take_returned(), None);
+    }
+}
+
+#[test]
+fn a_silent_engine_is_noticed() {
+    // Nobody waits for a sign while an answer is merely slow.
+    let mut state = asked("Hi");
+    state.tick(60_000.0);
+    assert!(!state.silent);
+
+    state.stop(60_000.0);
+    state.tick(69_999.0);
+    assert!(!state.silent);
+    state.take_changed();
+    state.tick(70_000.0);
+    assert_eq!((state.silent, state.take_changed()), (true, vec![Part::Silence]));
+    state.tick(71_000.0);
+    assert_eq!(state.take_changed(), []);
+
+    // A sign of life takes the offer back, and the wait begins anew.
+    state.apply(tokens(1, "Hel", &[1]), 72_000.0);
+    assert!(!state.silent);
+    state.tick(82_000.0);
+    assert!(state.silent);
+    state.apply(finished(1, FinishReason::Cancelled), 83_000.0);
+    state.tick(200_000.0);
+    assert!(!state.silent, "nothing is owed");
+
+    state.load("Other", url(), None, 300_000.0);
+    state.tick(310_000.0);
+    assert!(state.silent);
+    state.lose_engine("The engine stopped.".to_owned());
+    assert!(!state.silent, "the engine is known to be gone");
+}
+
+#[test]
+fn a_restart_says_what_to_load_again() {
+    for other in [None, Some("Other")] {
+        let mut state = asked("Hi");
+        state.stop(0.0);
+        if let Some(other) = other {
+            state.load(other, url(), None, 0.0);
+        }
+        state.tick(10_000.0);
+        assert!(state.silent);
+        state.restart();
+        assert!(!state.silent);
+        assert_eq!((state.engine, state.answering), (Engine::Starting, None));
+        assert_eq!((state.loading.is_none(), state.model.is_none()), (true, true));
+        assert_eq!(state.turns[1].stage, Stage::Done(FinishReason::Cancelled));
+        assert!(notices(&state)[0].contains(other.unwrap_or("Tiny")), "{:?}", state.notices);
+        assert!(state.obstacle().unwrap().contains("Load a model"));
+        state.tick(60_000.0);
+        assert!(!state.silent);
+    }
 }
 
 #[test]
@@ -249,7 +330,7 @@ fn an_engine_of_another_build_is_refused() {
 fn nothing_is_sent_past_an_obstacle() {
     let mut state = State::new(Preferences::default());
     assert!(state.obstacle().unwrap().contains("Load a model"));
-    state.load("Tiny", url(), None);
+    state.load("Tiny", url(), None, 0.0);
     assert!(state.obstacle().unwrap().contains("loading"));
     assert_eq!(state.submit("Hi", 1), None);
     state.apply(Event::Ready { model: info("tiny") }, 0.0);
@@ -293,7 +374,7 @@ fn a_new_try_forgets_what_went_wrong_before() {
     state.submit("Hi", 1);
     assert_eq!(notices(&state), [""; 0]);
     state.apply(failed(None, "2"), 0.0);
-    state.load("Other", url(), None);
+    state.load("Other", url(), None, 0.0);
     assert_eq!(notices(&state), [""; 0]);
     assert!(state.take_changed().contains(&Part::Notices));
 }
