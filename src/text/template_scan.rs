@@ -3,6 +3,8 @@
 
 /// Longest source, bytes; published templates have up to about 64 KiB.
 const MAX_SOURCE: usize = 256 << 10;
+/// Most lines, and most bytes in a line: the compiler counts both in 16 bits.
+const MAX_LINES: usize = u16::MAX as usize - 1;
 /// Most tags in a template.
 const MAX_TAGS: usize = 4096;
 /// Most `elif` and most `raw` tags: the compiler goes one level deeper for each.
@@ -22,6 +24,8 @@ pub(super) const CHECK_HELD: &str = "_checked_held";
 /// The source with its checks; line numbers stay. Fails with a sentence that names the limit and what was found.
 pub(super) fn with_checks(source: &str) -> Result<String, String> {
     limit("bytes", source.len(), MAX_SOURCE, None)?;
+    limit("lines", source.split('\n').count(), MAX_LINES, None)?;
+    limit("bytes in a line", longest_line(source), MAX_LINES, None)?;
     let mut out = String::with_capacity(source.len() + source.len() / 8);
     let (mut tags, mut chained) = (0, 0);
     let mut at = 0;
@@ -55,7 +59,13 @@ pub(super) fn with_checks(source: &str) -> Result<String, String> {
         at = body + len;
     }
     out.push_str(&source[at..]);
+    // The checks make lines longer.
+    limit("bytes in a line", longest_line(&out), MAX_LINES, None)?;
     Ok(out)
+}
+
+fn longest_line(source: &str) -> usize {
+    source.split('\n').map(str::len).max().unwrap_or(0)
 }
 
 fn over(what: &str, found: usize, max: usize, line: Option<usize>) -> String {

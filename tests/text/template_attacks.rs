@@ -30,9 +30,11 @@ fn a_source_that_would_exhaust_the_compiler_is_refused() {
     for part in ["not ", "-", "(", "[", "{", "1 if 1 else ", "{'a':", "f("] {
         check(format!("{{{{ {}1 }}}}", part.repeat(20_000)), "at most");
     }
-    check(format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}".repeat(20_000)), "at most 256");
-    check("{% raw %}{% endraw %}".repeat(10_000), "at most 256");
-    check("{% raw %}".repeat(20_000), "unexpected end of raw");
+    check(format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}\n".repeat(20_000)), "at most 256");
+    check("{% raw %}{% endraw %}\n".repeat(10_000), "at most 256");
+    check("{% raw %}".repeat(20_000), "bytes in a line");
+    check("{% raw %}\n".repeat(20_000), "unexpected end of raw");
+    check("\n".repeat(70_000), "lines");
     check(many("{% raw %}"), "at most 262144");
     check("{% if 1 %}".repeat(4_000), "cannot be read");
     check("{{ 1 }}".repeat(5_000), "at most 4096 are");
