@@ -105,12 +105,12 @@ pub enum TextError {
     },
     /// The model has no chat template, and a wrong one would silently make it worse.
     #[error(
-        "the model file has no chat template (tokenizer.chat_template); use a raw text prompt, or an instruction-tuned model"
+        "the model file has no chat template (tokenizer.chat_template); take an instruction-tuned model, or, in the terminal, give the prompt with --prompt, which needs no template"
     )]
     NoTemplate,
     /// The template is not valid Jinja.
     #[error(
-        "the model's chat template (tokenizer.chat_template) cannot be read: {detail}; a raw text prompt works without it"
+        "the model's chat template (tokenizer.chat_template) cannot be read: {detail}; take another file of the model, or, in the terminal, give the prompt with --prompt, which needs no template"
     )]
     TemplateSyntax {
         /// Where and why.
@@ -124,12 +124,12 @@ pub enum TextError {
     },
     /// The template used up its budget of work or memory.
     #[error(
-        "the model's chat template (tokenizer.chat_template) was stopped: it runs forever or makes more text than any prompt needs; shorten the conversation, or use a raw text prompt"
+        "the model's chat template (tokenizer.chat_template) was stopped: it runs forever or makes more text than any prompt needs; shorten the conversation, or take another file of the model, or, in the terminal, give the prompt with --prompt, which needs no template"
     )]
     TemplateExhausted,
     /// The template failed on this conversation.
     #[error(
-        "the model's chat template (tokenizer.chat_template) failed on this conversation: {detail}; a raw text prompt works without it"
+        "the model's chat template (tokenizer.chat_template) failed on this conversation: {detail}; take another file of the model, or, in the terminal, give the prompt with --prompt, which needs no template"
     )]
     TemplateFailed {
         /// Where and why.

@@ -13,6 +13,8 @@ mod special;
 mod stop;
 mod strftime;
 mod template;
+mod template_scan;
+mod template_value;
 mod tojson;
 mod tokenizer;
 mod vocabulary;

@@ -1,6 +1,8 @@
 //! Chat template → prompt, as Hugging Face runs Jinja. A template is a program from a model file: it gets a budget of
 //! work and memory, sees only the conversation, and cannot mistake a message's content for its own words.
 
+use std::sync::OnceLock;
+
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value};
 use minijinja::{Environment, Error, ErrorKind, State};
@@ -9,12 +11,18 @@ use serde_json::{Map, Value as Json, json};
 use super::TextError;
 use super::special::SpecialTokens;
 use super::strftime::strftime;
+use super::template_scan::with_checks;
+use super::template_value::add_checks;
 use super::tojson::tojson;
 
 /// Instructions that one rendering may run, or 64 bytes of text each that it may make: 64 MB, far beyond any context.
 const FUEL: u64 = 1_000_000;
 /// Nested calls and blocks; a worker in a browser has 1 MiB of stack.
-const MAX_RECURSION: usize = 200;
+const MAX_RECURSION: usize = 100;
+/// Longest format of a date, bytes.
+const MAX_DATE_FORMAT: usize = 1024;
+/// Most characters of a template's own words in a message.
+const MAX_QUOTED: usize = 500;
 const NAME: &str = "chat_template";
 /// Not a name that a template can spell.
 const NOW: &str = "now, unix seconds";
@@ -65,11 +73,11 @@ pub struct Rendered {
     pub(super) breaks: Vec<usize>,
 }
 
-/// A model's template, compiled once; or why there is none.
+/// A model's template, compiled when it is first needed: raw text never meets it.
 pub(super) struct ChatTemplate {
-    compiled: Result<Environment<'static>, TextError>,
-    /// The template's source characters, which content is not marked with.
-    source: String,
+    /// As the file has it, without training's tags.
+    source: Option<String>,
+    compiled: OnceLock<Result<Environment<'static>, TextError>>,
     /// The model's tokens by the names that templates know.
     tokens: Vec<(&'static str, String)>,
 }
@@ -80,28 +88,22 @@ pub(super) struct ChatTemplate {
 struct Raised(String);
 
 impl ChatTemplate {
-    /// Compiles the template; an error is kept until it is needed.
+    /// Keeps the template for [`Self::render`].
     pub(super) fn new(source: Option<String>, tokens: Vec<(&'static str, String)>) -> Self {
-        let source = source.map(|source| without_generation_tags(&source));
-        let compiled = source.as_deref().ok_or(TextError::NoTemplate).and_then(|source| {
-            let mut environment = environment();
-            let added = environment.add_template_owned(NAME, source.to_owned());
-            added.map_err(|error| TextError::TemplateSyntax { detail: error.to_string() })?;
-            Ok(environment)
-        });
-        Self { compiled, source: source.unwrap_or_default(), tokens }
+        Self { source, compiled: OnceLock::new(), tokens }
     }
 
     /// Whether the file has one.
     pub(super) fn exists(&self) -> bool {
-        !matches!(self.compiled, Err(TextError::NoTemplate))
+        self.source.is_some()
     }
 
     /// The conversation as a prompt.
     pub(super) fn render(&self, chat: &Chat, special: &SpecialTokens) -> Result<Rendered, TextError> {
-        let environment = self.compiled.as_ref().map_err(Clone::clone)?;
+        let source = self.source.as_deref().ok_or(TextError::NoTemplate)?;
+        let environment = self.compiled.get_or_init(|| compile(source)).as_ref().map_err(Clone::clone)?;
         let mut variables = self.variables(chat)?;
-        let marker = mark_content(&mut variables, &self.source, special)?;
+        let marker = mark_content(&mut variables, source, special)?;
         let template = environment.get_template(NAME).map_err(render_error)?;
         let marked = template.render(Value::from(Serde(&variables))).map_err(render_error)?;
         Ok(unmark(&marked, marker))
@@ -133,6 +135,14 @@ impl ChatTemplate {
         }
         Ok(variables)
     }
+}
+
+fn compile(source: &str) -> Result<Environment<'static>, TextError> {
+    let syntax_error = |detail: String| TextError::TemplateSyntax { detail: visible(&detail) };
+    let source = with_checks(&without_generation_tags(source)).map_err(syntax_error)?;
+    let mut environment = environment();
+    environment.add_template_owned(NAME, source).map_err(|error| syntax_error(error.to_string()))?;
+    Ok(environment)
 }
 
 fn messages(turns: &[ChatTurn]) -> Result<Json, TextError> {
@@ -236,14 +246,30 @@ fn render_error(error: Error) -> TextError {
     let mut source: Option<&dyn std::error::Error> = Some(&error);
     while let Some(cause) = source {
         if let Some(Raised(message)) = cause.downcast_ref() {
-            return TextError::TemplateRaised { message: message.clone() };
+            return TextError::TemplateRaised { message: visible(message) };
         }
         if cause.downcast_ref::<Error>().is_some_and(|cause| cause.kind() == ErrorKind::OutOfFuel) {
             return TextError::TemplateExhausted;
         }
         source = cause.source();
     }
-    TextError::TemplateFailed { detail: error.to_string() }
+    TextError::TemplateFailed { detail: visible(&error.to_string()) }
+}
+
+/// A template's words as a message shows them: not too many, and control characters as escapes.
+fn visible(text: &str) -> String {
+    let mut out = String::new();
+    for (index, letter) in text.chars().enumerate() {
+        match letter {
+            _ if index == MAX_QUOTED => {
+                out.push('…');
+                break;
+            }
+            '\'' | '"' | '\\' => out.push(letter),
+            _ => out.extend(letter.escape_debug()),
+        }
+    }
+    out
 }
 
 /// Jinja as Hugging Face sets it up.
@@ -259,9 +285,15 @@ fn environment() -> Environment<'static> {
         Err(Error::new(ErrorKind::InvalidOperation, "raise_exception").with_source(Raised(message)))
     });
     environment.add_function("strftime_now", |state: &State<'_, '_>, format: &str| {
+        if format.len() > MAX_DATE_FORMAT {
+            let detail =
+                format!("strftime_now: the format has {} bytes, at most {MAX_DATE_FORMAT}", format.len());
+            return Err(Error::new(ErrorKind::InvalidOperation, detail));
+        }
         let now = state.lookup(NOW).and_then(|now| now.as_i64()).unwrap_or_default();
-        strftime(now, format)
+        Ok(strftime(now, format))
     });
+    add_checks(&mut environment);
     environment
 }
 

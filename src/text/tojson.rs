@@ -9,6 +9,11 @@ use minijinja::{Error, ErrorKind};
 /// Deeper values are refused: writing them would need as much stack.
 const MAX_DEPTH: usize = 128;
 
+/// Longest text that is written, bytes; twice what any context holds.
+const MAX_LEN: usize = 4 << 20;
+/// Longest separator, bytes.
+const MAX_SEPARATOR: usize = 64;
+
 /// How to write; the default is Hugging Face's.
 struct Style {
     ensure_ascii: bool,
@@ -50,13 +55,22 @@ fn refuse(detail: impl Into<String>) -> Error {
 
 fn separator(pair: &Value, index: usize) -> Result<String, Error> {
     let item = pair.get_item_by_index(index)?;
-    item.as_str().map(str::to_owned).ok_or_else(|| refuse("tojson: separators must be two strings"))
+    let text = item.as_str().ok_or_else(|| refuse("tojson: separators must be two strings"))?;
+    if text.len() > MAX_SEPARATOR {
+        let found = text.len();
+        return Err(refuse(format!("tojson: a separator has {found} bytes, at most {MAX_SEPARATOR}")));
+    }
+    Ok(text.to_owned())
 }
 
 impl Style {
     fn write(&self, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
         if depth > MAX_DEPTH {
             return Err(refuse(format!("tojson: the value is nested more than {MAX_DEPTH} deep")));
+        }
+        let added = value.as_str().map_or(1, str::len);
+        if out.len().saturating_add(added) > MAX_LEN {
+            return Err(refuse(format!("tojson: the text has more than {MAX_LEN} bytes")));
         }
         match value.kind() {
             ValueKind::Undefined | ValueKind::None => out.push_str("null"),

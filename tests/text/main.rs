@@ -5,6 +5,7 @@
 
 mod published;
 mod template;
+mod template_attacks;
 
 use std::rc::Rc;
 

@@ -5,7 +5,7 @@ use pagelm::text::{Chat, ChatToolCall, ChatTurn, TextError};
 use super::{ADDED, END, HI, START, chat, small_with, turn};
 
 /// What `template` makes of one user turn, "hi".
-fn render(template: &str, change: impl FnOnce(&mut Chat)) -> Result<String, TextError> {
+pub(super) fn render(template: &str, change: impl FnOnce(&mut Chat)) -> Result<String, TextError> {
     let tokenizer = small_with(|file| file.chat_template = Some(template.into()))?;
     let mut chat = chat(vec![turn("user", "hi")]);
     change(&mut chat);
@@ -106,7 +106,7 @@ fn a_template_or_conversation_that_fails_says_why() {
     check("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", none, &["failed", "recursion"]);
     let nested = "{% set ns = namespace(x=[]) %}{% for a in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x|tojson }}";
     check(nested, none, &["failed", "nested more than"]);
-    check("{% if %}", none, &["cannot be read", "chat_template:1", "raw text"]);
+    check("{% if %}", none, &["cannot be read", "chat_template:1", "another file", "--prompt"]);
     check("{{ messages[0].nothing.at.all }}", none, &["failed", "undefined"]);
     check("x", |chat| chat.turns.clear(), &["no messages"]);
     check("x", |chat| chat.turns = vec![turn("system", "")], &["no messages"]);
@@ -128,7 +128,7 @@ fn a_template_or_conversation_that_fails_says_why() {
     };
     check("x", call, &["messages[0].tool_calls[0].arguments must be a JSON object"]);
     let error = small_with(|_| {}).unwrap().render(&chat(vec![turn("user", "hi")])).unwrap_err().to_string();
-    assert!(error.contains("no chat template") && error.contains("raw text prompt"), "{error}");
+    assert!(error.contains("no chat template") && error.contains("--prompt"), "{error}");
 }
 
 #[test]
