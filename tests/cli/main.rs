@@ -336,7 +336,7 @@ fn bench_measures_each_number_of_sequences() {
         let rates = ["prefill_tokens_per_sec", "decode_tokens_per_sec", "total_tokens_per_sec"];
         assert_eq!(keys(result), [&["sequences"], &rates[..], &["token_ms", "first_token_ms"]].concat());
         let rate = |name: &str| result[name].as_f64().unwrap();
-        assert!(rates.iter().all(|name| rate(name) > 0.0) && rate(rates[2]) < rate(rates[1]), "{result}");
+        assert!(rates.iter().all(|name| rate(name) > 0.0), "{result}");
         for times in ["token_ms", "first_token_ms"] {
             assert_eq!(keys(&result[times]), ["mean", "p50", "p95", "p99"]);
             let [p50, p95, p99] = ["p50", "p95", "p99"].map(|p| result[times][p].as_f64().unwrap());
