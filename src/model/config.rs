@@ -261,3 +261,19 @@ fn checked(key: String, found: u64) -> Result<usize, ModelError> {
         Err(ModelError::Size { key, found, expected: format!("it should lie between 1 and {MOST}") })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_are_numbers_above_zero() {
+        for found in [1e-6, 1e-5, 1.0, 10000.0, 1e6] {
+            assert_eq!(constant("key".into(), found), Ok(found));
+        }
+        for found in [0.0, -1.0, f32::NAN, f32::INFINITY, 1e-45, f32::MAX] {
+            let error = constant("llama.rope.freq_base".into(), found).unwrap_err();
+            assert!(error.to_string().contains("llama.rope.freq_base"), "{error}");
+        }
+    }
+}

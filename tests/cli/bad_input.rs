@@ -114,7 +114,7 @@ fn bad_prompts_are_refused() {
             &["--prompt", "a", "--precision", "fast"],
             "the precision fast is not available in this build yet",
         ),
-        ("generate", &["--prompt", "a", "--adapter-name", "no such GPU"], "with \"no such GPU\" in its name"),
+        ("generate", &["--prompt", "a", "--adapter-name", "no such GPU"], "has \"no such GPU\" in its name"),
         ("generate", &["--messages", &file("messages.json")], "the model file has no chat template"),
         ("generate", &["--messages", &file("nothing.json")], "cannot read"),
         ("generate", &["--messages", &file("broken.json")], "broken.json: it is not JSON"),

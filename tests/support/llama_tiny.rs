@@ -18,6 +18,11 @@ pub fn llama_tiny_gguf() -> Vec<u8> {
 
 /// The model with its matrices stored as asked; norms stay F32.
 pub fn llama_tiny_gguf_stored(matrices: Stored) -> Vec<u8> {
+    llama_tiny_writer(matrices).write()
+}
+
+/// The same, for a test that adds something to it.
+pub fn llama_tiny_writer(matrices: Stored) -> GgufWriter {
     let config: Value = serde_json::from_str(CONFIG).unwrap();
     let mut writer = tokenizer_metadata(model_metadata(GgufWriter::new(3), &config));
     let tensors = read_safetensors(MODEL);
@@ -34,7 +39,7 @@ pub fn llama_tiny_gguf_stored(matrices: Stored) -> Vec<u8> {
         let innermost_first: Vec<u64> = tensor.shape.iter().rev().map(|size| *size as u64).collect();
         writer = writer.tensor(&gguf_name(&name), &innermost_first, stored, &values);
     }
-    writer.write()
+    writer
 }
 
 fn count(config: &Value, key: &str) -> usize {
