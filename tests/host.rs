@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use gguf_writer::llama_tiny_gguf;
 use memory_source::MemorySource;
+use pagelm::format::gguf::{Header, Parsed};
 use pagelm::gpu::Gpu;
 use pagelm::host::native::surroundings;
 use pagelm::host::{ConnectionId, Host};
@@ -145,4 +146,27 @@ fn a_tab_of_another_build_is_told_to_reload() {
         matches!(&events[..], [(1, Event::Failed { request: None, error })] if error.contains("reload")),
         "{events:?}"
     );
+}
+
+#[test]
+fn weights_that_are_no_numbers_end_the_answer_with_a_sentence() {
+    let mut file = llama_tiny_gguf();
+    let Parsed::Complete(header) = Header::parse(&file, file.len() as u64).unwrap() else {
+        panic!("the whole file is there");
+    };
+    let at = header.tensor("output_norm.weight").unwrap().offset_bytes as usize;
+    file[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    let mut host = Host::new(surroundings(), None);
+    let source = MemorySource::new("nan.gguf", file);
+    pollster::block_on(host.load(&source, &LoadOptions::default(), |_, _| {})).unwrap();
+    host.generate(1, 1, &prompt("Once"), &greedy(5));
+    let events = run(&mut host);
+    let failed = |(_, event): &(ConnectionId, Event)| match event {
+        Event::Failed { request: Some(1), error } => error.contains("no number"),
+        _ => false,
+    };
+    assert!(events.iter().any(failed), "{events:?}");
+    assert!(ids(&events, (1, 1)).is_empty());
+    let stats = host.loaded().unwrap().engine.stats();
+    assert_eq!(stats.free_blocks, stats.n_blocks, "its blocks are free again");
 }

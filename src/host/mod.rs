@@ -143,8 +143,16 @@ impl Host {
 
     /// Frees the model; what runs on it fails for the reason given.
     fn unload(&mut self, reason: &str) {
+        self.fail_all(reason);
         self.loaded = None;
-        for (_, session) in std::mem::take(&mut self.sessions) {
+    }
+
+    /// Ends every answer for the reason given.
+    fn fail_all(&mut self, reason: &str) {
+        for (sequence, session) in std::mem::take(&mut self.sessions) {
+            if let Some(loaded) = &mut self.loaded {
+                loaded.engine.cancel(sequence);
+            }
             let error = format!("the answer was ended: {reason}");
             self.outbox.push((session.connection, Event::Failed { request: Some(session.request), error }));
         }
@@ -285,6 +293,11 @@ impl Host {
         let submitted_ms = now_ms();
         let ticket = loaded.model.submit(&step.batch);
         match loaded.model.read(ticket).await {
+            // Not numbers: no token can be chosen from them, and they would be in the cache too.
+            Ok(logits) if logits.iter().any(|logit| logit.is_nan()) => {
+                loaded.engine.retire(step.id, &logits);
+                self.fail_all("the model computed what is no number; its file is damaged: download it again");
+            }
             Ok(logits) => {
                 loaded.pace.learn(&step.batch, now_ms() - submitted_ms);
                 let progress = loaded.engine.retire(step.id, &logits);
