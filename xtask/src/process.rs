@@ -111,6 +111,19 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     }
 }
 
+/// Becomes the command, so that whoever ends xtask ends it. Returns only if that failed, or where a process cannot change.
+pub(crate) fn become_command(command: &mut Command) -> Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::process::CommandExt as _;
+        println!("   $ {}", describe(command));
+        let error = command.exec();
+        Err(not_started(command, &error))
+    }
+    #[cfg(not(unix))]
+    run(command)
+}
+
 /// Runs a command and returns what it printed on stdout; its stderr joins the error.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command.output().map_err(|error| not_started(command, &error))?;

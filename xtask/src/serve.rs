@@ -1,6 +1,6 @@
 //! Building and serving the page with Trunk, whose settings are all in Trunk.toml.
 
-use crate::process::{Context, Result, run, spoken};
+use crate::process::{Context, Result, become_command, run, spoken};
 use crate::setup;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
@@ -51,7 +51,7 @@ pub(crate) fn serve(context: &mut Context, options: &Options) -> Result<()> {
         "Building the page (minutes the first time), then serving it on http://127.0.0.1:{}/ until Ctrl-C",
         options.port
     );
-    run(&mut trunk)
+    become_command(&mut trunk)
 }
 
 fn check_port(port: u16) -> Result<()> {
