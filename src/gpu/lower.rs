@@ -355,7 +355,6 @@ impl Lowering<'_> {
 
     fn project_add(&mut self, weights: MatrixId, input: Activation, rows: Rows) {
         let (inputs, x) = match input {
-            Activation::Hidden => (Buffer::Hidden, self.layout.hidden),
             Activation::Attended => (Buffer::Inputs, self.layout.attended),
             Activation::Gated => (Buffer::Outputs, self.layout.gated),
         };

@@ -3,7 +3,6 @@
 //! Invariant: after loading no GPU object but a command buffer is made; a step is one write and, unless it is a long prefill
 //! on a slow device, one submit.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -53,7 +52,7 @@ pub struct GpuModel {
     in_flight: VecDeque<InFlight>,
     next_ticket: u64,
     prefill_submits: usize,
-    counters: Cell<Counters>,
+    counters: Counters,
 }
 
 #[derive(Debug)]
@@ -102,7 +101,7 @@ impl GpuModel {
             in_flight: VecDeque::new(),
             next_ticket: 0,
             prefill_submits: 1,
-            counters: Cell::new(counters),
+            counters,
             gpu,
         };
         model.write_rotary();
@@ -219,7 +218,7 @@ impl GpuModel {
 
     /// What steps cost since loading.
     pub fn counters(&self) -> Counters {
-        self.counters.get()
+        self.counters
     }
 
     /// Splits a step with prefill rows into so many submits, so that a slow device stays responsive.
@@ -245,19 +244,11 @@ impl GpuModel {
         }
     }
 
-    fn n_rows(&self, batch: &Batch, rows: Rows) -> usize {
-        match rows {
-            Rows::Decode => batch.n_decode,
-            Rows::Prefill => batch.n_prefill(),
-            Rows::Logits => batch.logit_rows.len(),
-        }
-    }
-
     fn record(&self, batch: &Batch, compiled: &[Compiled], encoder: &mut wgpu::CommandEncoder) -> u64 {
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         let mut n_dispatches = 0;
         for dispatch in compiled {
-            let n_rows = self.n_rows(batch, dispatch.rows);
+            let n_rows = n_rows(batch, dispatch.rows);
             if n_rows == 0 {
                 continue;
             }
@@ -271,6 +262,14 @@ impl GpuModel {
             n_dispatches += 1;
         }
         n_dispatches
+    }
+}
+
+fn n_rows(batch: &Batch, rows: Rows) -> usize {
+    match rows {
+        Rows::Decode => batch.n_decode,
+        Rows::Prefill => batch.n_prefill(),
+        Rows::Logits => batch.logit_rows.len(),
     }
 }
 
@@ -295,7 +294,7 @@ impl Device for GpuModel {
         // A step without logits copies one value: mapping waits only for work that uses the buffer.
         let end = (n_values as u64 * 4).max(4);
         let n_submits = if batch.n_prefill() > 0 { self.prefill_submits } else { 1 };
-        let mut counters = self.counters.get();
+        let mut counters = self.counters;
         counters.steps += 1;
         counters.host_writes += 1;
         let pieces = self.compiled.chunks(self.compiled.len().div_ceil(n_submits));
@@ -317,7 +316,7 @@ impl Device for GpuModel {
             self.gpu.queue.submit([encoder.finish()]);
             counters.submits += 1;
         }
-        self.counters.set(counters);
+        self.counters = counters;
 
         let mapped = map(&self.readbacks[readback], end);
         self.in_flight.push_back(InFlight { ticket, readback, n_values, end, mapped });

@@ -121,11 +121,10 @@ pub enum RotaryPairs {
     SplitHalf,
 }
 
-/// A width that activations of a step have; each is a region of the device's arena, (rows, width).
+/// What is projected back onto the residual stream; each is a region of the device's activations, (rows, width). The
+/// stream itself is none of them: no operation reads and writes one buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
-    /// The residual stream: (rows, width)
-    Hidden,
     /// What attention gathered: (rows, n_heads · head_dim)
     Attended,
     /// What the gated MLP made: (rows, mlp_width)

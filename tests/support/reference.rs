@@ -85,7 +85,6 @@ impl Reference {
             }
             Op::ProjectAdd { weights, input } => {
                 let inputs = match input {
-                    Activation::Hidden => a.hidden.clone(),
                     Activation::Attended => a.attended.clone(),
                     Activation::Gated => a.gated.clone(),
                 };
