@@ -5,6 +5,7 @@
 mod gguf_writer;
 
 use gguf_writer::{GgufWriter, Meta, Stored, llama_tiny_writer};
+use pagelm::format::checkpoint::Checkpoint;
 use pagelm::format::gguf::{Header, Parsed};
 use pagelm::model::config::{Config, ModelError};
 use pagelm::model::plan;
@@ -15,8 +16,9 @@ fn planned(file: &GgufWriter) -> Result<Plan, ModelError> {
     let Parsed::Complete(header) = Header::parse(&bytes, bytes.len() as u64).unwrap() else {
         panic!("the whole file is there");
     };
-    let config = Config::from_gguf(&header)?;
-    plan(&header, &config, KvType::F16)
+    let checkpoint = Checkpoint::from_gguf(*header);
+    let config = Config::new(&checkpoint)?;
+    plan(&checkpoint, &config, KvType::F16)
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! knows a device.
 
 pub mod block;
+pub mod checkpoint;
 mod cursor;
 pub mod gguf;
 pub mod metadata;

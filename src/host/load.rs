@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::pace::Pace;
 use crate::engine::{Engine, EngineConfig};
 use crate::format::block::BlockType;
-use crate::format::gguf::Header;
+use crate::format::checkpoint::{Checkpoint, Origin};
 use crate::gpu::layout::Capacity;
 use crate::gpu::model::GpuModel;
 use crate::gpu::{Gpu, GpuError};
@@ -91,7 +91,7 @@ pub enum LoadError {
 
 /// What a file's header tells, checked; nothing is on a device yet.
 pub struct Described {
-    header: Header,
+    checkpoint: Checkpoint,
     config: Config,
     plan: Plan,
     tokenizer: Tokenizer,
@@ -117,21 +117,21 @@ pub struct Loaded {
 /// Reads and checks a file's header.
 pub async fn describe(source: &impl Source, options: &LoadOptions) -> Result<Described, LoadError> {
     check_options(options)?;
-    let mut header = read_header(source).await?;
+    let mut checkpoint = Checkpoint::from_gguf(read_header(source).await?);
     let name = source.name().to_owned();
     let model_error = |error| LoadError::Model { name: name.clone(), error };
-    let config = Config::from_gguf(&header).map_err(model_error)?;
+    let config = Config::new(&checkpoint).map_err(model_error)?;
     let kv = match options.kv {
         protocol::KvType::F16 => KvType::F16,
         protocol::KvType::F32 => KvType::F32,
     };
-    let plan = crate::model::plan(&header, &config, kv).map_err(model_error)?;
-    let vocabulary = Vocabulary::from_gguf(&mut header.metadata);
+    let plan = crate::model::plan(&checkpoint, &config, kv).map_err(model_error)?;
+    let vocabulary = Vocabulary::from_gguf(&mut checkpoint.metadata);
     let tokenizer =
         vocabulary.and_then(Tokenizer::new).map_err(|error| LoadError::Text { name: name.clone(), error })?;
     // The pool holds one full context, shared by all sequences.
     let context = checked_context(options.context, config.context)?;
-    Ok(Described { header, config, plan, tokenizer, name, context, kv_tokens: context })
+    Ok(Described { checkpoint, config, plan, tokenizer, name, context, kv_tokens: context })
 }
 
 /// A context that holds a prompt and an answer, and that the model was made for.
@@ -158,9 +158,9 @@ fn check_options(options: &LoadOptions) -> Result<(), LoadError> {
 }
 
 impl Described {
-    /// The file's header; tokens and merges are with the tokenizer now.
-    pub fn header(&self) -> &Header {
-        &self.header
+    /// What the files say; tokens and merges are with the tokenizer now.
+    pub fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
     }
 
     /// The model's sizes.
@@ -175,13 +175,13 @@ impl Described {
 
     /// The model's own name, or its file's, fit to be shown: what controls a terminal is left out, and a novel is cut.
     pub fn model_name(&self) -> String {
-        let name = self.header.metadata.opt_str("general.name").ok().flatten().unwrap_or(&self.name);
+        let name = self.checkpoint.metadata.opt_str("general.name").ok().flatten().unwrap_or(&self.name);
         name.chars().filter(|c| !c.is_control()).take(MAX_NAME_CHARS).collect()
     }
 
     /// Parameters in all.
     pub fn n_parameters(&self) -> u64 {
-        self.header.tensors.iter().map(|tensor| tensor.n_values()).sum()
+        self.checkpoint.tensors().iter().map(|tensor| tensor.n_values()).sum()
     }
 
     /// Longest conversation in tokens.
@@ -227,7 +227,7 @@ impl Described {
             context: self.context,
         };
         let model = GpuModel::new(Rc::clone(&gpu), self.plan.clone(), capacity, self.kv_tokens).await?;
-        write_weights(&self.header, &self.plan, &model, source, &mut progress).await?;
+        write_weights(&self.checkpoint, &self.plan, &model, source, &mut progress).await?;
         // Less where memory did not suffice.
         let context = self.context.min(model.kv_tokens());
         let kv_note = (context < self.context)
@@ -259,7 +259,7 @@ impl Described {
 }
 
 async fn write_weights(
-    header: &Header,
+    checkpoint: &Checkpoint,
     plan: &Plan,
     model: &GpuModel,
     source: &impl Source,
@@ -268,24 +268,26 @@ async fn write_weights(
     let mut done = 0;
     let mut unflushed = 0;
     for (i, vector) in plan.vectors.iter().enumerate() {
-        let tensor = header.tensor(&vector.tensor).expect("the recorder checked it");
-        let bytes = source.read(tensor.offset_bytes, tensor.n_bytes as usize).await?;
+        let tensor = checkpoint.tensor(&vector.tensor).expect("the recorder checked it");
+        let Origin::Stored { offset_bytes, .. } = tensor.origin;
+        let bytes = source.read(offset_bytes, tensor.n_bytes() as usize).await?;
         let values: Vec<f32> =
             bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
         model.write_vector(VectorId(i), &values);
-        done += tensor.n_bytes;
+        done += tensor.n_bytes();
     }
     let total = done + plan.matrices.iter().map(matrix_bytes).sum::<u64>();
     progress(done, total);
     for (i, matrix) in plan.matrices.iter().enumerate() {
         let mut first_row = 0;
         for part in &matrix.parts {
-            let tensor = header.tensor(&part.tensor).expect("the recorder checked it");
-            let row_bytes = tensor.row_bytes() as usize;
+            let tensor = checkpoint.tensor(&part.tensor).expect("the recorder checked it");
+            let Origin::Stored { offset_bytes, .. } = tensor.origin;
+            let row_bytes = tensor.row_bytes as usize;
             let piece_rows = (PIECE_BYTES / row_bytes).max(1);
             for row in (0..part.n_rows).step_by(piece_rows) {
                 let n_bytes = piece_rows.min(part.n_rows - row) * row_bytes;
-                let piece = source.read(tensor.offset_bytes + (row * row_bytes) as u64, n_bytes).await?;
+                let piece = source.read(offset_bytes + (row * row_bytes) as u64, n_bytes).await?;
                 model.write_rows(MatrixId(i), first_row + row, &piece);
                 done += n_bytes as u64;
                 unflushed += n_bytes;

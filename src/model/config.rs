@@ -1,7 +1,7 @@
 //! The sizes and constants of a model as its file states them, checked.
 
 use super::ARCHITECTURES;
-use crate::format::gguf::Header;
+use crate::format::checkpoint::Checkpoint;
 use crate::format::metadata::MetadataError;
 
 /// Why a file's model cannot be run.
@@ -116,13 +116,13 @@ const MOST: u64 = 1 << 24;
 
 impl Config {
     /// Reads and checks the sizes.
-    pub fn from_gguf(header: &Header) -> Result<Self, ModelError> {
-        let metadata = &header.metadata;
+    pub fn new(checkpoint: &Checkpoint) -> Result<Self, ModelError> {
+        let metadata = &checkpoint.metadata;
         let architecture = metadata.str("general.architecture")?.to_owned();
         if !ARCHITECTURES.contains(&architecture.as_str()) {
             return Err(ModelError::Architecture { found: architecture, known: ARCHITECTURES.join(", ") });
         }
-        refuse_variants(header, &architecture)?;
+        refuse_variants(checkpoint, &architecture)?;
         let key = |name: &str| format!("{architecture}.{name}");
         let size =
             |name: &str| -> Result<usize, ModelError> { checked(key(name), metadata.u64(&key(name))?) };
@@ -229,8 +229,8 @@ const VARIANT_KEYS: [(&str, Option<f32>); 14] = [
 ];
 
 /// Refuses what would be computed wrong if it were overlooked.
-fn refuse_variants(header: &Header, architecture: &str) -> Result<(), ModelError> {
-    let metadata = &header.metadata;
+fn refuse_variants(checkpoint: &Checkpoint, architecture: &str) -> Result<(), ModelError> {
+    let metadata = &checkpoint.metadata;
     let unsupported = |key: String, found: String| ModelError::Unsupported {
         what: "a variant of its architecture".into(),
         found: format!("{key} = {found}"),

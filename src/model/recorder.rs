@@ -4,20 +4,20 @@ use std::collections::HashSet;
 
 use super::config::{Config, ModelError};
 use crate::format::block::BlockType;
-use crate::format::gguf::Header;
+use crate::format::checkpoint::Checkpoint;
 use crate::plan::{
     Activation, KvType, Matrix, MatrixId, MatrixPart, Op, Plan, RmsNorm, RotaryPairs, Sizes, Vector, VectorId,
 };
 
 /// A plan being written.
 pub(super) struct Recorder<'a> {
-    header: &'a Header,
+    checkpoint: &'a Checkpoint,
     config: &'a Config,
     plan: Plan,
 }
 
 impl<'a> Recorder<'a> {
-    pub(super) fn new(header: &'a Header, config: &'a Config, kv: KvType) -> Self {
+    pub(super) fn new(checkpoint: &'a Checkpoint, config: &'a Config, kv: KvType) -> Self {
         let sizes = Sizes {
             n_layers: config.n_layers,
             width: config.width,
@@ -35,7 +35,7 @@ impl<'a> Recorder<'a> {
             vectors: Vec::new(),
             ops: Vec::new(),
         };
-        Self { header, config, plan }
+        Self { checkpoint, config, plan }
     }
 
     pub(super) fn sizes(&self) -> Sizes {
@@ -49,7 +49,7 @@ impl<'a> Recorder<'a> {
             plan.matrices.iter().flat_map(|matrix| matrix.parts.iter().map(|part| part.tensor.as_str()));
         let used: HashSet<&str> =
             matrices.chain(plan.vectors.iter().map(|vector| vector.tensor.as_str())).collect();
-        match self.header.tensors.iter().find(|tensor| !used.contains(tensor.name.as_str())) {
+        match self.checkpoint.tensors().iter().find(|tensor| !used.contains(tensor.name.as_str())) {
             None => Ok(plan),
             Some(tensor) => Err(ModelError::UnusedTensor {
                 name: tensor.name.clone(),
@@ -95,7 +95,7 @@ impl<'a> Recorder<'a> {
 
     /// (vocab, width); the embedding's own matrix where the file has no other.
     pub(super) fn head(&mut self, name: &str, embedding: MatrixId) -> Result<MatrixId, ModelError> {
-        match self.header.tensor(name) {
+        match self.checkpoint.tensor(name) {
             Some(_) => self.matrix(name, self.config.vocab_size, self.config.width),
             None => Ok(embedding),
         }
@@ -173,7 +173,7 @@ impl<'a> Recorder<'a> {
     fn check(&self, name: &str, shape: &[usize]) -> Result<BlockType, ModelError> {
         let architecture = &self.config.architecture;
         let missing = || ModelError::MissingTensor { name: name.into(), architecture: architecture.clone() };
-        let tensor = self.header.tensor(name).ok_or_else(missing)?;
+        let tensor = self.checkpoint.tensor(name).ok_or_else(missing)?;
         let expected: Vec<u64> = shape.iter().map(|size| *size as u64).collect();
         if tensor.shape != expected {
             return Err(ModelError::Shape { name: name.into(), found: tensor.shape.clone(), expected });

@@ -112,14 +112,14 @@ fn collect(
     devices: Vec<AdapterJson>,
 ) -> InfoJson {
     let described = &opened.described;
-    let (header, config, tokenizer) = (described.header(), described.config(), described.tokenizer());
+    let (checkpoint, config, tokenizer) = (described.checkpoint(), described.config(), described.tokenizer());
     let mut block_types: BTreeMap<_, (u64, u64)> = BTreeMap::new();
-    for tensor in &header.tensors {
+    for tensor in checkpoint.tensors() {
         let (n_tensors, n_bytes) = block_types.entry(tensor.block_type).or_default();
         *n_tensors += 1;
-        *n_bytes += tensor.n_bytes;
+        *n_bytes += tensor.n_bytes();
     }
-    let text = |key: &str| header.metadata.opt_str(key).ok().flatten().map(str::to_owned);
+    let text = |key: &str| checkpoint.metadata.opt_str(key).ok().flatten().map(str::to_owned);
     let (pool_tokens, pool_bytes) = described.kv_pool(gpu.as_ref().map_or(u64::MAX, Gpu::max_binding_bytes));
     let kind = match arguments.load.kv {
         KvType::F16 => "f16",
