@@ -5,13 +5,15 @@
 use std::rc::Rc;
 
 use super::pace::Pace;
+use crate::engine::blocks::CacheConfig;
 use crate::engine::{Engine, EngineConfig};
 use crate::format::block::BlockType;
 use crate::format::checkpoint::{Checkpoint, Origin};
 use crate::gpu::layout::Capacity;
 use crate::gpu::model::GpuModel;
 use crate::gpu::{Gpu, GpuError};
-use crate::model::config::{Config, ModelError};
+use crate::model::config::Config;
+use crate::model::error::ModelError;
 use crate::plan::batch::BLOCK_TOKENS;
 use crate::plan::{self, KvType, MatrixId, Plan, VectorId};
 use crate::protocol::{self, DeviceChoice, DeviceKind, LoadOptions, ModelInfo, Precision};
@@ -125,12 +127,12 @@ pub async fn describe(source: &impl Source, options: &LoadOptions) -> Result<Des
         protocol::KvType::F16 => KvType::F16,
         protocol::KvType::F32 => KvType::F32,
     };
-    let plan = crate::model::plan(&checkpoint, &config, kv).map_err(model_error)?;
+    // The pool holds one full context, shared by all sequences.
+    let context = checked_context(options.context, config.context)?;
+    let plan = crate::model::plan(&checkpoint, &config, kv, context).map_err(model_error)?;
     let vocabulary = Vocabulary::from_gguf(&mut checkpoint.metadata);
     let tokenizer =
         vocabulary.and_then(Tokenizer::new).map_err(|error| LoadError::Text { name: name.clone(), error })?;
-    // The pool holds one full context, shared by all sequences.
-    let context = checked_context(options.context, config.context)?;
     Ok(Described { checkpoint, config, plan, tokenizer, name, context, kv_tokens: context })
 }
 
@@ -197,6 +199,8 @@ impl Described {
     /// Asks for room for so many sequences of `context` tokens each, instead of one; no more than run at once.
     pub fn with_room(mut self, context: u32, n_sequences: usize) -> Result<Self, LoadError> {
         self.context = checked_context(Some(context), self.config.context)?;
+        let plan = crate::model::plan(&self.checkpoint, &self.config, self.plan.kv, self.context);
+        self.plan = plan.map_err(|error| LoadError::Model { name: self.name.clone(), error })?;
         self.kv_tokens = self.context.next_multiple_of(BLOCK_TOKENS) * n_sequences.min(self.max_sequences());
         Ok(self)
     }
@@ -206,8 +210,8 @@ impl Described {
     pub fn kv_pool(&self, max_binding_bytes: u64) -> (u64, u64) {
         let sizes = self.plan.sizes;
         let n_blocks = sizes.kv_blocks(self.plan.kv, self.kv_tokens, max_binding_bytes);
-        let block_bytes = sizes.kv_block_bytes(self.plan.kv) * sizes.n_layers;
-        ((n_blocks * BLOCK_TOKENS) as u64, n_blocks as u64 * block_bytes as u64)
+        let blocks = self.plan.cache_blocks(n_blocks, self.max_sequences(), Pace::most_rows(false));
+        ((n_blocks * BLOCK_TOKENS) as u64, self.plan.kv_bytes(&blocks))
     }
 
     /// Makes room on the device and brings the weights there; `progress` hears of bytes done and in all.
@@ -233,7 +237,12 @@ impl Described {
         let kv_note = (context < self.context)
             .then(|| format!("the GPU's memory holds {context} tokens of the {} asked for", self.context));
         let engine = Engine::new(EngineConfig {
-            n_blocks: model.kv_tokens() / BLOCK_TOKENS,
+            caches: (0..self.plan.caches.len())
+                .map(|cache| CacheConfig {
+                    n_blocks: model.cache_blocks()[cache],
+                    ring_blocks: self.plan.ring_blocks(cache, capacity.prefill_rows),
+                })
+                .collect(),
             context,
             vocab_size,
             max_sequences: logit_rows,
@@ -268,13 +277,19 @@ async fn write_weights(
     let mut done = 0;
     let mut unflushed = 0;
     for (i, vector) in plan.vectors.iter().enumerate() {
-        let tensor = checkpoint.tensor(&vector.tensor).expect("the recorder checked it");
-        let Origin::Stored { offset_bytes, .. } = tensor.origin;
-        let bytes = source.read(offset_bytes, tensor.n_bytes() as usize).await?;
-        let values: Vec<f32> =
-            bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        let mut values = Vec::with_capacity(vector.len());
+        for part in &vector.parts {
+            values.append(&mut read_f32s(checkpoint, &part.tensor, source).await?);
+        }
         model.write_vector(VectorId(i), &values);
-        done += tensor.n_bytes();
+        done += 4 * values.len() as u64;
+    }
+    for (i, rotary) in plan.rotaries.iter().enumerate() {
+        let divisors = match &rotary.divisors {
+            None => None,
+            Some(tensor) => Some(read_f32s(checkpoint, tensor, source).await?),
+        };
+        model.write_rotary(i, divisors.as_deref());
     }
     let total = done + plan.matrices.iter().map(matrix_bytes).sum::<u64>();
     progress(done, total);
@@ -303,6 +318,14 @@ async fn write_weights(
     }
     model.flush().await?;
     Ok(())
+}
+
+/// The values of a small tensor that the recorder found to be F32.
+async fn read_f32s(checkpoint: &Checkpoint, name: &str, source: &impl Source) -> Result<Vec<f32>, LoadError> {
+    let tensor = checkpoint.tensor(name).expect("the recorder checked it");
+    let Origin::Stored { offset_bytes, .. } = tensor.origin;
+    let bytes = source.read(offset_bytes, tensor.n_bytes() as usize).await?;
+    Ok(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
 }
 
 /// Bytes of a matrix in the file.
