@@ -3,8 +3,12 @@
 
 pub mod block;
 mod cursor;
+pub mod decode;
 pub mod gguf;
+pub mod half;
 pub mod metadata;
+pub mod quantize;
 mod signature;
+pub mod superblock;
 pub mod tensor;
 pub mod value;
