@@ -7,6 +7,7 @@ mod ops;
 use super::layout::{Buffer, Layout, Segment, segments};
 use super::shader::{ShaderKey, Variant};
 use super::weights::is_decoded;
+use crate::format::decode::decoded_names;
 use crate::plan::{MatrixId, Op, Plan};
 
 /// Which rows of a batch a dispatch computes.
@@ -105,7 +106,8 @@ const NONE: u32 = u32::MAX;
 pub enum LowerError {
     /// No kernel decodes a block type.
     #[error(
-        "tensor {tensor} is stored as {block_type}, which pagelm does not decode yet; F32, F16, Q4_1 and Q8_0 work, so take the model in one of these"
+        "tensor {tensor} is stored as {block_type}, which pagelm does not decode yet; {} work, so take the model in one of these",
+        decoded_names()
     )]
     BlockType {
         /// The tensor.

@@ -8,7 +8,7 @@ fn embed(@builtin(global_invocation_id) id: vec3<u32>) {
     let row = first_kind_row() + i;
     let index = select(token_of(row), position_of(row), constants.adds == 1u);
     if (index < constants.first_output || index - constants.first_output >= constants.segment_rows) { return; }
-    let source = (index - constants.first_output) * constants.n_blocks + block;
+    let source = row_start(index - constants.first_output) + block;
     let words = block_words(source);
     let scale = block_scale(source);
     let y = constants.y + row * constants.y_stride + block * 32u;
