@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use pagelm::engine::blocks::CacheConfig;
 use pagelm::engine::params::SamplingParams;
 use pagelm::engine::{Budget, EngineConfig, MAX_IN_FLIGHT, SequenceRequest};
-use pagelm::plan::batch::BLOCK_TOKENS;
 
-use crate::world::{Random, VOCAB_SIZE, World, alone, config, prompt};
+use crate::world::{Random, VOCAB_SIZE, World, alone, config, prompt, windowed};
 
 fn any_request(random: &mut Random, max_prompt: usize) -> SequenceRequest {
     let len = if random.one_in(4) { 1 + random.below(3) } else { 1 + random.below(max_prompt) };
@@ -31,17 +31,18 @@ fn any_request(random: &mut Random, max_prompt: usize) -> SequenceRequest {
 }
 
 /// A crowd with random arrivals, budgets, cancels and failures, its steps one or two in flight.
-fn check_crowd(seed: u64, config: EngineConfig) -> u64 {
+fn check_crowd(seed: u64, config: &EngineConfig) -> u64 {
     let mut random = Random(seed << 32);
-    let mut world = World::new(config);
+    let mut world = World::new(config.clone());
     let mut expected = BTreeMap::new();
+    let most = config.caches.iter().map(CacheConfig::max_tokens).min().unwrap();
     let mut to_arrive = 14;
     let may_cancel = random.one_in(2);
     let may_fail = random.one_in(3);
     for _ in 0..20_000 {
         if to_arrive > 0 && random.one_in(6) {
             to_arrive -= 1;
-            let request = any_request(&mut random, (config.context - 1).min(config.n_blocks * BLOCK_TOKENS));
+            let request = any_request(&mut random, (config.context - 1).min(most));
             expected.insert(world.add(request.clone()), alone(config, &request));
         }
         if may_cancel && random.one_in(60) {
@@ -51,7 +52,7 @@ fn check_crowd(seed: u64, config: EngineConfig) -> u64 {
             }
         }
         if may_fail && random.one_in(80) {
-            world.device.slots.fill(None);
+            world.device.slots.iter_mut().for_each(|slots| slots.fill(None));
             world.device.computed.clear();
             world.engine.forget_cache();
         }
@@ -68,7 +69,8 @@ fn check_crowd(seed: u64, config: EngineConfig) -> u64 {
         }
     }
     assert!(world.engine.is_idle(), "seed {seed} does not end: {:?}", world.engine.stats());
-    assert_eq!(world.engine.stats().free_blocks, config.n_blocks, "seed {seed} leaks");
+    let stats = world.engine.stats();
+    assert_eq!(stats.free_blocks, stats.n_blocks, "seed {seed} leaks");
     for (id, expected) in &expected {
         let found = &world.answers[id];
         if world.cancelled.contains(id) {
@@ -84,17 +86,20 @@ fn check_crowd(seed: u64, config: EngineConfig) -> u64 {
 #[test]
 fn alone_is_as_in_a_crowd() {
     let roomy = config(200, 300);
-    assert_eq!((0..12).map(|seed| check_crowd(seed, roomy)).sum::<u64>(), 0, "a roomy pool preempts nobody");
+    assert_eq!((0..12).map(|seed| check_crowd(seed, &roomy)).sum::<u64>(), 0, "a roomy pool preempts nobody");
     for config in [
         config(7, 200),
         config(4, 1000),
         EngineConfig { max_logit_rows: 3, ..config(9, 150) },
         EngineConfig { max_sequences: 3, ..config(5, 160) },
         EngineConfig { max_sequences: 100, max_logit_rows: 100, ..config(12, 120) },
+        windowed([12, 9], 400),
+        windowed([14, 14], 400),
+        windowed([9, 4], 400),
     ] {
-        let preemptions: u64 = (0..16).map(|seed| check_crowd(seed, config)).sum();
+        let preemptions: u64 = (0..16).map(|seed| check_crowd(seed, &config)).sum();
         assert!(preemptions > 0, "{config:?} is to preempt");
     }
-    check_crowd(0, EngineConfig { max_logit_rows: 1, ..config(3, 90) });
-    check_crowd(0, EngineConfig { max_sequences: 1, ..config(1, 90) });
+    check_crowd(0, &EngineConfig { max_logit_rows: 1, ..config(3, 90) });
+    check_crowd(0, &EngineConfig { max_sequences: 1, ..config(1, 90) });
 }

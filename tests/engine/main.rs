@@ -7,14 +7,15 @@ mod world;
 use pagelm::engine::params::{ParamError, SamplingParams};
 use pagelm::engine::{AddError, Budget, Engine, EngineConfig, FinishReason, SequenceRequest};
 
-use world::{Device, World, alone, config, greedy, model, request};
+use pagelm::plan::batch::BLOCK_TOKENS;
+use world::{Device, World, alone, config, greedy, model, request, windowed};
 
 #[test]
 fn alone_is_what_the_model_says() {
     let config = config(10, 300);
     for len in [1, 2, 31, 32, 33, 64, 100] {
         let request = request(len, SamplingParams { logprobs: Some(1), ..greedy(40) });
-        let answer = alone(config, &request);
+        let answer = alone(&config, &request);
         let mut tokens = request.prompt;
         for (&token, logprobs) in answer.tokens.iter().zip(&answer.logprobs) {
             let logits = model(tokens.iter().copied());
@@ -101,7 +102,7 @@ fn chunks_end_at_multiples_of_a_block() {
 #[test]
 fn prompt_logprobs_are_those_of_the_model_within_the_bound() {
     let config = EngineConfig { max_logit_rows: 5, ..config(20, 300) };
-    let mut world = World::new(config);
+    let mut world = World::new(config.clone());
     let request = request(70, SamplingParams { prompt_logprobs: Some(2), ..greedy(4) });
     let id = world.add(request.clone());
     let other = world.add(self::request(50, greedy(30)));
@@ -132,7 +133,7 @@ fn prompt_logprobs_are_those_of_the_model_within_the_bound() {
         );
     }
     // A prompt of one token has nothing to predict it.
-    let one = alone(config, &self::request(1, SamplingParams { prompt_logprobs: Some(2), ..greedy(1) }));
+    let one = alone(&config, &self::request(1, SamplingParams { prompt_logprobs: Some(2), ..greedy(1) }));
     assert_eq!(one.prompt_logprobs, Some(vec![None]));
 }
 
@@ -152,8 +153,8 @@ fn only_rows_of_use_want_logits() {
 
 #[test]
 fn why_a_sequence_ends() {
-    let check = |config, request: &SequenceRequest, n_tokens: usize, reason| {
-        let answer = alone(config, request);
+    let check = |config: EngineConfig, request: &SequenceRequest, n_tokens: usize, reason| {
+        let answer = alone(&config, request);
         assert_eq!((answer.tokens.len(), answer.finished), (n_tokens, Some(reason)), "{request:?}");
         answer
     };
@@ -176,7 +177,7 @@ fn why_a_sequence_ends() {
         let at_once = SamplingParams { max_tokens: Some(place), ..params.clone() };
         check(config(10, 300), &request(50, at_once), place, FinishReason::Stop);
         let later = SamplingParams { min_tokens: place, ..params };
-        let answer = alone(config(10, 300), &request(50, later));
+        let answer = alone(&config(10, 300), &request(50, later));
         assert!(answer.tokens.len() > place && !answer.tokens[..place].contains(&stop));
     }
 }
@@ -235,7 +236,7 @@ fn two_steps_are_in_flight_at_most_and_share_no_sequence() {
 fn the_latest_arrival_is_preempted_and_goes_on_unnoticed() {
     let config = config(4, 200);
     let budget = Budget { prefill_rows: 200 };
-    let mut world = World::new(config);
+    let mut world = World::new(config.clone());
     let requests =
         [30, 31].map(|len| request(len, SamplingParams { prompt_logprobs: Some(1), ..greedy(60) }));
     let ids = requests.clone().map(|request| world.add(request));
@@ -254,7 +255,7 @@ fn the_latest_arrival_is_preempted_and_goes_on_unnoticed() {
     assert!(world.answers[&third].tokens.is_empty() && world.answers[&ids[0]].finished.is_some());
     world.finish(budget);
     for (id, request) in ids.iter().zip(&requests) {
-        assert_eq!(world.answers[id], alone(config, request));
+        assert_eq!(world.answers[id], alone(&config, request));
     }
     assert_eq!(world.answers[&third].tokens.len(), 1);
 }
@@ -279,7 +280,7 @@ fn of_several_later_arrivals_the_latest_is_preempted() {
     assert_eq!((first, second, third), (69, 1, 0), "the second kept its block");
     world.finish(budget);
     for (id, request) in ids.iter().zip(&requests) {
-        assert_eq!(world.answers[id], alone(config(5, 200), request));
+        assert_eq!(world.answers[id], alone(&config(5, 200), request));
     }
 }
 
@@ -314,7 +315,7 @@ fn abandoned_steps_and_a_lost_cache_are_computed_again() {
     let budget = Budget { prefill_rows: 40 };
     let requests =
         [70, 10, 33].map(|len| request(len, SamplingParams { prompt_logprobs: Some(0), ..greedy(20) }));
-    let mut world = World::new(config);
+    let mut world = World::new(config.clone());
     let ids = requests.clone().map(|request| world.add(request));
     for i in 0.. {
         if world.submit(budget).is_none() {
@@ -326,9 +327,10 @@ fn abandoned_steps_and_a_lost_cache_are_computed_again() {
             world.engine.abandon(step);
         }
         if i == 30 {
-            world.device = Device::new(config.n_blocks);
+            world.device = Device::new(&config.caches);
             world.engine.forget_cache();
-            assert_eq!(world.engine.stats().free_blocks, config.n_blocks);
+            let stats = world.engine.stats();
+            assert_eq!(stats.free_blocks, stats.n_blocks);
         }
         while !world.device.computed.is_empty() {
             world.retire();
@@ -336,7 +338,7 @@ fn abandoned_steps_and_a_lost_cache_are_computed_again() {
     }
     assert!(world.engine.is_idle());
     for (id, request) in ids.iter().zip(&requests) {
-        assert_eq!(world.answers[id], alone(config, request));
+        assert_eq!(world.answers[id], alone(&config, request));
     }
 }
 
@@ -373,4 +375,25 @@ fn requests_that_can_never_run_are_refused() {
     check(&mut engine, request(5, params), AddError::Params(error), &["top_p must be greater than 0"]);
     assert!(engine.is_idle(), "a refused request leaves nothing behind");
     engine.add(request(96, greedy(1))).unwrap();
+}
+
+#[test]
+fn blocks_behind_a_window_serve_again() {
+    let config = windowed([40, 12], 1200);
+    let ring = config.caches[1].ring_blocks.unwrap();
+    let mut world = World::new(config.clone());
+    let request = request(700, greedy(400));
+    let id = world.add(request.clone());
+    let mut most = 0;
+    while world.submit(Budget { prefill_rows: 64 }).is_some() {
+        world.retire();
+        let stats = world.engine.stats();
+        most = most.max(stats.n_blocks - stats.free_blocks);
+    }
+    assert_eq!(
+        most,
+        1100usize.div_ceil(BLOCK_TOKENS) + ring,
+        "the window's cache holds no more than its ring"
+    );
+    assert_eq!(world.answers[&id], alone(&config, &request));
 }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pagelm::engine::blocks::CacheConfig;
 use pagelm::engine::logprobs::TokenLogprobs;
 use pagelm::engine::params::SamplingParams;
 use pagelm::engine::{
@@ -12,6 +13,11 @@ use pagelm::engine::{
     StepId,
 };
 use pagelm::plan::batch::{BLOCK_TOKENS, Batch};
+
+/// How far layers with a window look back.
+const WINDOW: usize = 40;
+/// Most prefill rows of a step of these tests.
+pub(crate) const MAX_PREFILL_ROWS: usize = 200;
 
 /// Token ids of the fake model.
 pub(crate) const VOCAB_SIZE: usize = 61;
@@ -43,34 +49,60 @@ impl Random {
     }
 }
 
-/// A cache of tokens and their positions, and steps computed but not yet retired.
+/// Caches of tokens and their positions, and steps computed but not yet retired.
 pub(crate) struct Device {
-    pub(crate) slots: Vec<Option<(u32, u32)>>,
+    /// (caches)(slots)
+    pub(crate) slots: Vec<Vec<Option<(u32, u32)>>>,
+    /// How far each cache is looked back into.
+    windows: Vec<usize>,
     pub(crate) computed: Vec<(StepId, Vec<f32>)>,
 }
 
 impl Device {
-    pub(crate) fn new(n_blocks: usize) -> Self {
-        Self { slots: vec![None; n_blocks * BLOCK_TOKENS], computed: Vec::new() }
+    pub(crate) fn new(caches: &[CacheConfig]) -> Self {
+        let slots = caches.iter().map(|cache| vec![None; cache.n_blocks * BLOCK_TOKENS]).collect();
+        let windows = caches.iter().map(|cache| cache.ring_blocks.map_or(usize::MAX, |_| WINDOW)).collect();
+        Self { slots, windows, computed: Vec::new() }
     }
 
     pub(crate) fn submit(&mut self, step: &Step) {
         let batch = &step.batch;
         for row in 0..batch.n_rows() {
-            self.slots[batch.slot(row) as usize] = Some((batch.tokens[row], batch.positions[row]));
+            for (cache, slots) in self.slots.iter_mut().enumerate() {
+                slots[batch.slot(row, cache) as usize] = Some((batch.tokens[row], batch.positions[row]));
+            }
         }
-        let logits =
-            batch.logit_rows.iter().flat_map(|&row| model(self.tokens_until(batch, row as usize))).collect();
+        for row in 0..batch.n_rows() {
+            for cache in 1..self.slots.len() {
+                let seen = self.tokens_until(batch, row, cache);
+                assert!(seen.eq(self.tokens_until(batch, row, 0).skip(self.first_seen(batch, row, cache))));
+            }
+        }
+        let logits = batch
+            .logit_rows
+            .iter()
+            .flat_map(|&row| model(self.tokens_until(batch, row as usize, 0)))
+            .collect();
         self.computed.push((step.id, logits));
     }
 
-    fn tokens_until<'a>(&'a self, batch: &'a Batch, row: usize) -> impl Iterator<Item = u32> + 'a {
-        let blocks = &batch.block_tables[batch.sequences[row] as usize];
-        (0..=batch.positions[row]).map(move |position| {
-            let slot = blocks[position as usize / BLOCK_TOKENS] as usize * BLOCK_TOKENS;
+    fn first_seen(&self, batch: &Batch, row: usize, cache: usize) -> usize {
+        (batch.positions[row] as usize + 1).saturating_sub(self.windows[cache])
+    }
+
+    /// The tokens that a row sees in a cache.
+    fn tokens_until<'a>(
+        &'a self,
+        batch: &'a Batch,
+        row: usize,
+        cache: usize,
+    ) -> impl Iterator<Item = u32> + 'a {
+        let blocks = &batch.block_tables[batch.sequences[row] as usize][cache];
+        (self.first_seen(batch, row, cache)..=batch.positions[row] as usize).map(move |position| {
+            let slot = blocks[position / BLOCK_TOKENS] as usize * BLOCK_TOKENS;
             let (token, cached) =
-                self.slots[slot + position as usize % BLOCK_TOKENS].expect("a slot was written");
-            assert_eq!(cached, position, "a slot holds its position");
+                self.slots[cache][slot + position % BLOCK_TOKENS].expect("a slot was written");
+            assert_eq!(cached as usize, position, "a slot holds its position while it is seen");
             token
         })
     }
@@ -98,9 +130,9 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(config: EngineConfig) -> Self {
         Self {
-            engine: Engine::new(config),
+            engine: Engine::new(config.clone()),
+            device: Device::new(&config.caches),
             config,
-            device: Device::new(config.n_blocks),
             answers: BTreeMap::new(),
             cancelled: BTreeSet::new(),
         }
@@ -131,9 +163,14 @@ impl World {
         assert!(batch.n_decode <= self.config.max_sequences);
         assert!(batch.logit_rows.len() <= self.config.max_logit_rows, "rows with logits are bounded");
         assert!(batch.logit_rows.is_sorted());
-        let owned: Vec<_> = batch.block_tables.iter().flatten().collect();
-        let distinct: BTreeSet<_> = owned.iter().collect();
-        assert_eq!(owned.len(), distinct.len(), "a block has one owner");
+        for (cache, config) in self.config.caches.iter().enumerate() {
+            // A ring names its blocks again and again.
+            let ring = config.ring_blocks.unwrap_or(usize::MAX);
+            let owned: Vec<_> =
+                batch.block_tables.iter().flat_map(|tables| tables[cache].iter().take(ring)).collect();
+            let distinct: BTreeSet<_> = owned.iter().collect();
+            assert_eq!(owned.len(), distinct.len(), "a block has one owner");
+        }
         assert!(self.engine.stats().steps_in_flight <= MAX_IN_FLIGHT);
         // Rows of a sequence are one run of positions.
         let runs: Vec<Vec<usize>> = (0..batch.block_tables.len())
@@ -194,12 +231,22 @@ impl World {
             self.retire();
         }
         assert!(self.engine.is_idle(), "no step only when idle: {:?}", self.engine.stats());
-        assert_eq!(self.engine.stats().free_blocks, self.config.n_blocks, "no block is leaked");
+        let stats = self.engine.stats();
+        assert_eq!(stats.free_blocks, stats.n_blocks, "no block is leaked");
     }
 }
 
 pub(crate) fn config(n_blocks: usize, context: usize) -> EngineConfig {
-    EngineConfig { n_blocks, context, vocab_size: VOCAB_SIZE, max_sequences: 8, max_logit_rows: 16 }
+    let caches = vec![CacheConfig { n_blocks, ring_blocks: None }];
+    EngineConfig { caches, context, vocab_size: VOCAB_SIZE, max_sequences: 8, max_logit_rows: 16 }
+}
+
+/// The same with a second cache of so many blocks, whose layers have a window.
+pub(crate) fn windowed(n_blocks: [usize; 2], context: usize) -> EngineConfig {
+    let ring = (WINDOW + MAX_PREFILL_ROWS).div_ceil(BLOCK_TOKENS) + 1;
+    let mut config = config(n_blocks[0], context);
+    config.caches.push(CacheConfig { n_blocks: n_blocks[1], ring_blocks: Some(ring) });
+    config
 }
 
 pub(crate) fn prompt(random: &mut Random, len: usize) -> Vec<u32> {
@@ -215,9 +262,9 @@ pub(crate) fn request(len: usize, params: SamplingParams) -> SequenceRequest {
 }
 
 /// What a request is answered with when it has an engine of that pool and context for itself.
-pub(crate) fn alone(config: EngineConfig, request: &SequenceRequest) -> Answer {
-    let mut world = World::new(EngineConfig { max_sequences: 1, max_logit_rows: 64, ..config });
+pub(crate) fn alone(config: &EngineConfig, request: &SequenceRequest) -> Answer {
+    let mut world = World::new(EngineConfig { max_sequences: 1, max_logit_rows: 64, ..config.clone() });
     let id = world.add(request.clone());
-    world.finish(Budget { prefill_rows: usize::MAX });
+    world.finish(Budget { prefill_rows: MAX_PREFILL_ROWS });
     world.answers.remove(&id).expect("it was answered")
 }
