@@ -24,7 +24,8 @@ use pagelm::gpu::model::GpuModel;
 use pagelm::gpu::shader::Variant;
 use pagelm::plan::batch::{Batch, RowKind};
 use pagelm::plan::{
-    Device as _, KvType, Matrix, MatrixId, MatrixPart, Op, Plan, RmsNorm, Sizes, Vector, VectorId,
+    Cache, Device as _, KvType, Matrix, MatrixId, MatrixPart, Nonlinearity, Norm, NormKind, Op, Plan, Sizes,
+    Vector, VectorId, VectorPart,
 };
 use reference::Reference;
 use safetensors::{tensor_bytes, tensor_values};
@@ -100,20 +101,32 @@ fn plan(block_type: BlockType, n_columns: usize) -> Plan {
             mlp_width: MLP_WIDTH,
             vocab_size: VOCAB_SIZE,
         },
-        rotary_frequencies: vec![1.0; 16],
+        rotaries: Vec::new(),
         kv: KvType::F32,
+        caches: vec![Cache { window: None }],
+        layer_caches: vec![0],
         matrices: vec![matrix(&[VOCAB_SIZE]), matrix(&[MLP_WIDTH, MLP_WIDTH])],
-        vectors: vec![Vector { tensor: "norm".into(), len: n_columns }],
+        vectors: vec![Vector { parts: vec![VectorPart { tensor: "norm".into(), len: n_columns }] }],
         ops: vec![
-            Op::Embed { table: MatrixId(0) },
-            Op::GatedMlp { norm: RmsNorm { weight: VectorId(0), epsilon: 1e-12 }, weights: MatrixId(1) },
+            Op::Embed { table: MatrixId(0), scale: 1.0 },
+            Op::GatedMlp {
+                norm: Norm {
+                    kind: NormKind::RootMeanSquare,
+                    weight: VectorId(0),
+                    bias: None,
+                    epsilon: 1e-12,
+                },
+                weights: vec![MatrixId(1)],
+                bias: None,
+                nonlinearity: Nonlinearity::Silu,
+            },
         ],
     }
 }
 
 fn batch(kind: RowKind, tokens: impl Iterator<Item = usize>) -> Batch {
     let mut batch = Batch::default();
-    let sequence = batch.push_sequence(&[0, 1]);
+    let sequence = batch.push_sequence(vec![vec![0, 1]]);
     for (position, token) in tokens.enumerate() {
         batch.push_row(kind, sequence, token as u32, position as u32, false);
     }
@@ -167,8 +180,8 @@ async fn check(block_type: BlockType, n_columns: usize, gpu: &Rc<Gpu>) {
             if let Some(i) = (0..n_columns).find(|i| values[*i] != wanted[*i]) {
                 panic!("{what}: value {i} decodes to {:e} instead of {:e}", values[i], wanted[i]);
             }
-            let gated = &outputs[layout.gated as usize + row * MLP_WIDTH..][..MLP_WIDTH];
-            let found = error(gated, &expected.gated[row]);
+            let gated = &outputs[layout.mlp.start as usize + row * MLP_WIDTH..][..MLP_WIDTH];
+            let found = error(gated, &expected.mlp[row]);
             assert!(found <= BOUND, "{what}: the product is off by {found:.2e}");
         }
     }

@@ -16,10 +16,10 @@ use pagelm::gpu::Gpu;
 use pagelm::gpu::layout::{Capacity, Layout};
 use pagelm::gpu::lower::{Dispatch, Rows, Target, lower};
 use pagelm::gpu::model::GpuModel;
-use pagelm::gpu::shader::Variant;
+use pagelm::gpu::shader::{ShaderKey, Variant};
 use pagelm::plan::batch::{Batch, RowKind};
-use pagelm::plan::{Device as _, KvType, MatrixId, Op, Plan, RotaryPairs, Sizes};
-use random_model::{RandomModel, Shape};
+use pagelm::plan::{Device as _, KvType, MatrixId, NormKind, Op, Plan, RotaryPairs, Sizes};
+use random_model::{LLAMA, RandomModel, Shape, Style};
 
 const CAPACITY: Capacity = Capacity { decode_rows: 8, prefill_rows: 32, logit_rows: 8, context: 64 };
 
@@ -38,17 +38,18 @@ fn shape(qkv: [BlockType; 3]) -> Shape {
         embedding: Q8_0,
         qkv,
         attention_output: Q4_1,
-        gate_up: Q4_1,
+        gate_up: [Q4_1, Q4_1],
         down: Q4_1,
         head: None,
         pairs: RotaryPairs::Adjacent,
         kv: KvType::F16,
+        style: LLAMA,
     }
 }
 
 /// A one-layer plan; matrices of q, k and v that share a block type are stacked, as the recorder does.
-fn plan(qkv: [BlockType; 3]) -> Plan {
-    let mut plan = RandomModel::new(&shape(qkv), 1).plan;
+fn plan(shape: &Shape) -> Plan {
+    let mut plan = RandomModel::new(shape, 1).plan;
     for op in &mut plan.ops {
         if let Op::ProjectQkv { weights, .. } = op {
             let mut kept: Vec<MatrixId> = Vec::new();
@@ -73,7 +74,7 @@ fn lowered(plan: &Plan, variant: Variant) -> Vec<Dispatch> {
 /// Dispatches of a decode step: in the layer, and outside it.
 fn count(plan: &Plan, variant: Variant) -> (usize, usize) {
     let decode: Vec<_> = lowered(plan, variant).into_iter().filter(|d| d.rows != Rows::Prefill).collect();
-    let embed = 1;
+    let embed = decode.iter().filter(|d| matches!(d.shader, ShaderKey::Embed(_))).count();
     let logits = decode.iter().filter(|d| d.rows == Rows::Logits).count();
     (decode.len() - embed - logits, embed + logits)
 }
@@ -84,7 +85,7 @@ fn a_layer_decodes_in_as_many_dispatches_as_stated() {
     let table = [([Q4_1, Q4_1, Q4_1], 7), ([Q4_1, Q4_1, Q8_0], 8), ([Q4_1, Q8_0, F16], 9)];
     for variant in [Variant::Serial, Variant::Workgroup] {
         for (qkv, most) in table {
-            let (layer, outside) = count(&plan(qkv), variant);
+            let (layer, outside) = count(&plan(&shape(qkv)), variant);
             assert_eq!(layer, most, "{qkv:?}, {variant:?}");
             assert!(outside <= 4, "{outside} dispatches outside the layers");
         }
@@ -92,9 +93,33 @@ fn a_layer_decodes_in_as_many_dispatches_as_stated() {
 }
 
 #[test]
+fn what_an_architecture_adds_is_counted_too() {
+    let gpt2 =
+        Style { norm: NormKind::Layer, learned_positions: true, biases: true, is_gated: false, ..LLAMA };
+    let (qwen3, gemma2) =
+        (Style { head_norms: true, ..LLAMA }, Style { post_norms: true, window: Some(9), ..LLAMA });
+    let gemma3 = Style { head_norms: true, ..gemma2 };
+    let mixed = [Q4_1, Q8_0];
+    let table = [
+        ("llama", LLAMA, [Q4_1, Q4_1], 7),
+        ("llama, gate and up of two block types", LLAMA, mixed, 8),
+        ("gpt2", gpt2, [Q4_1, Q4_1], 7),
+        ("qwen3: norms of heads", qwen3, [Q4_1, Q4_1], 8),
+        ("gemma2: a norm after each half", gemma2, [Q4_1, Q4_1], 9),
+        ("gemma3: both", gemma3, [Q4_1, Q4_1], 10),
+    ];
+    for variant in [Variant::Serial, Variant::Workgroup] {
+        for (what, style, gate_up, most) in table {
+            let shape = Shape { style, gate_up, ..shape([Q4_1; 3]) };
+            assert_eq!(count(&plan(&shape), variant).0, most, "{what}, {variant:?}");
+        }
+    }
+}
+
+#[test]
 fn weights_are_read_once_for_each_kind_and_tile_of_rows() {
     for variant in [Variant::Serial, Variant::Workgroup] {
-        let plan = plan([Q4_1, Q4_1, Q4_1]);
+        let plan = plan(&shape([Q4_1, Q4_1, Q4_1]));
         let mut reads = vec![0; plan.matrices.len()];
         for dispatch in lowered(&plan, variant).iter().filter(|d| d.rows == Rows::Decode) {
             if let Some((id, _)) = dispatch.matrix {
@@ -118,7 +143,7 @@ fn a_decode_step_is_one_write_and_one_submit_and_makes_nothing() {
     let mut before = model.counters();
     for step in 0..5u32 {
         let mut batch = Batch::default();
-        let sequence = batch.push_sequence(&[3]);
+        let sequence = batch.push_sequence(vec![vec![3]]);
         batch.push_row(RowKind::Decode, sequence, step, step, true);
         let ticket = model.submit(&batch);
         pollster::block_on(model.read(ticket)).unwrap();

@@ -22,8 +22,8 @@ use pagelm::gpu::layout::{Buffer, Capacity};
 use pagelm::gpu::model::GpuModel;
 use pagelm::gpu::shader::Variant;
 use pagelm::plan::batch::{Batch, RowKind};
-use pagelm::plan::{Device as _, KvType, RotaryPairs, Sizes};
-use random_model::{RandomModel, Shape};
+use pagelm::plan::{Device as _, KvType, Nonlinearity, NormKind, RotaryPairs, Sizes};
+use random_model::{LLAMA, RandomModel, Shape, Style};
 
 #[cfg(target_arch = "wasm32")]
 wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);
@@ -48,11 +48,12 @@ const fn shape(sizes: Sizes, all: BlockType, pairs: RotaryPairs, kv: KvType) -> 
         embedding: all,
         qkv,
         attention_output: all,
-        gate_up: all,
+        gate_up: [all, all],
         down: all,
         head: None,
         pairs,
         kv,
+        style: LLAMA,
     }
 }
 
@@ -60,7 +61,7 @@ const ADJACENT: RotaryPairs = RotaryPairs::Adjacent;
 const SPLIT: RotaryPairs = RotaryPairs::SplitHalf;
 
 /// Smallest, odd vocabularies, widths of no round number, one head and many, narrow and wide heads, mixed block types.
-const SHAPES: [Shape; 10] = [
+const SHAPES: [Shape; 15] = [
     shape(sizes(32, [1, 1], 32, 32, 33), F32, ADJACENT, KvType::F32),
     shape(sizes(96, [3, 1], 32, 160, 1), Q4_1, SPLIT, KvType::F16),
     shape(sizes(64, [8, 2], 20, 96, 50), F16, ADJACENT, KvType::F16),
@@ -76,21 +77,59 @@ const SHAPES: [Shape; 10] = [
     Shape {
         embedding: Q6_K,
         qkv: [Q4_K, Q4_K, Q6_K],
-        gate_up: Q3_K,
+        gate_up: [Q3_K, Q3_K],
         head: Some(Q2_K),
         ..shape(sizes(256, [8, 2], 32, 512, 41), Q5_K, ADJACENT, KvType::F16)
     },
     Shape {
         embedding: MXFP4,
         qkv: [Q5_0, IQ4_XS, Q5_1],
-        gate_up: Q2_K,
+        gate_up: [Q2_K, Q5_K],
         down: IQ4_NL,
         head: Some(BF16),
         ..shape(sizes(256, [4, 4], 64, 96, 33), Q3_K, SPLIT, KvType::F32)
     },
     // An odd number of groups a row.
     Shape { qkv: [Q4_0, MXFP4, IQ4_NL], ..shape(sizes(96, [3, 1], 32, 160, 37), Q4_0, SPLIT, KvType::F32) },
+    Shape { style: GPT2, ..shape(sizes(64, [4, 4], 16, 256, 50), F32, ADJACENT, KvType::F32) },
+    Shape {
+        style: QWEN2,
+        qkv: [F16, Q8_0, BF16],
+        ..shape(sizes(96, [6, 2], 16, 64, 40), F16, SPLIT, KvType::F16)
+    },
+    Shape {
+        style: QWEN3,
+        qkv: [F16, Q8_0, BF16],
+        ..shape(sizes(64, [4, 2], 32, 96, 40), BF16, SPLIT, KvType::F32)
+    },
+    Shape { style: GEMMA2, ..shape(sizes(96, [2, 1], 64, 160, 45), F16, SPLIT, KvType::F32) },
+    Shape {
+        style: GEMMA3,
+        gate_up: [Q8_0, F16],
+        ..shape(sizes(64, [4, 1], 256, 96, 45), Q8_0, SPLIT, KvType::F16)
+    },
 ];
+
+const GPT2: Style = Style {
+    norm: NormKind::Layer,
+    learned_positions: true,
+    biases: true,
+    is_gated: false,
+    nonlinearity: Nonlinearity::GeluTanh,
+    ..LLAMA
+};
+const QWEN2: Style = Style { biases: true, magnitude: 1.2, ..LLAMA };
+/// With biases, as no model has them: norms of heads come after.
+const QWEN3: Style = Style { head_norms: true, biases: true, ..LLAMA };
+const GEMMA2: Style = Style {
+    post_norms: true,
+    nonlinearity: Nonlinearity::GeluTanh,
+    window: Some(19),
+    softcap: Some(1.5),
+    embedding_scale: 9.8,
+    ..LLAMA
+};
+const GEMMA3: Style = Style { head_norms: true, softcap: None, window: Some(7), ..GEMMA2 };
 
 async fn device(variant: Variant) -> Gpu {
     Gpu::open(None).await.unwrap().with_variant(variant)
@@ -114,7 +153,7 @@ fn steps(n_decode: usize, vocab_size: usize) -> Vec<Batch> {
     let prompt_len = |sequence: usize| if sequence == 0 { 37 } else { 1 + sequence % 3 };
     let mut first = Batch::default();
     for sequence in 0..n_decode {
-        let at = first.push_sequence(&blocks(sequence));
+        let at = first.push_sequence(vec![blocks(sequence)]);
         for position in 0..prompt_len(sequence) {
             let last = position + 1 == prompt_len(sequence);
             first.push_row(RowKind::Prefill, at, token(sequence, position), position as u32, last);
@@ -122,11 +161,11 @@ fn steps(n_decode: usize, vocab_size: usize) -> Vec<Batch> {
     }
     let mut second = Batch::default();
     for sequence in 0..n_decode {
-        let at = second.push_sequence(&blocks(sequence));
+        let at = second.push_sequence(vec![blocks(sequence)]);
         let position = prompt_len(sequence);
         second.push_row(RowKind::Decode, at, token(sequence, position), position as u32, true);
     }
-    let at = second.push_sequence(&blocks(9));
+    let at = second.push_sequence(vec![blocks(9)]);
     for position in 0..35 {
         second.push_row(RowKind::Prefill, at, token(9, position), position as u32, position % 5 == 0);
     }
@@ -178,21 +217,22 @@ async fn compare_with_reference(shape: Shape, gpu: Gpu, label: &str) {
                 values[start as usize + at * width..][..width].to_vec()
             };
             let what = |region: &str| format!("{label}, step {n}, row {row}: {region}");
+            let attended = if layout.attended.buffer == Buffer::Inputs { &inputs } else { &outputs };
             check(
                 &what("attended"),
-                &region(&inputs, layout.attended, attention),
+                &region(attended, layout.attended.start, attention),
                 &expected.attended[row],
                 bound,
             );
             check(
-                &what("gated"),
-                &region(&outputs, layout.gated, sizes.mlp_width),
-                &expected.gated[row],
+                &what("mlp"),
+                &region(&outputs, layout.mlp.start, sizes.mlp_width),
+                &expected.mlp[row],
                 bound,
             );
             check(
                 &what("hidden"),
-                &region(&hidden, layout.hidden, sizes.width),
+                &region(&hidden, layout.hidden.start, sizes.width),
                 &expected.hidden[row],
                 bound,
             );
@@ -214,7 +254,7 @@ gpu_test!(every_kernel_agrees_with_plain_loops, async {
 
 gpu_test!(matrices_split_over_bindings_agree_with_plain_loops, async {
     for variant in VARIANTS {
-        for shape in [SHAPES[3], SHAPES[6], SHAPES[7], SHAPES[9]] {
+        for shape in [SHAPES[3], SHAPES[6], SHAPES[7], SHAPES[8], SHAPES[9], SHAPES[10], SHAPES[13]] {
             // A few rows a binding: every matrix is split, gate and up alike, q, k and v between heads.
             let row_bytes = shape.sizes.mlp_width.max(shape.sizes.width) as u64 * 2;
             let gpu = device(variant).await.with_max_matrix_bytes(row_bytes * 66);
@@ -225,7 +265,7 @@ gpu_test!(matrices_split_over_bindings_agree_with_plain_loops, async {
 
 gpu_test!(a_row_alone_has_the_bits_it_has_in_a_crowd, async {
     for variant in VARIANTS {
-        for shape in [SHAPES[2], SHAPES[3], SHAPES[4], SHAPES[8]] {
+        for shape in [SHAPES[2], SHAPES[3], SHAPES[4], SHAPES[8], SHAPES[10], SHAPES[13], SHAPES[14]] {
             let random = RandomModel::new(&shape, 11);
             let mut model = load(device(variant).await, &random).await;
             let vocab_size = shape.sizes.vocab_size;
@@ -235,7 +275,7 @@ gpu_test!(a_row_alone_has_the_bits_it_has_in_a_crowd, async {
             let decode = |sequences: std::ops::Range<usize>| {
                 let mut batch = Batch::default();
                 for sequence in sequences {
-                    let at = batch.push_sequence(&blocks(sequence));
+                    let at = batch.push_sequence(vec![blocks(sequence)]);
                     let position = if sequence == 0 { 37 } else { 1 + sequence as u32 % 3 };
                     batch.push_row(RowKind::Decode, at, (sequence % vocab_size) as u32, position, true);
                 }

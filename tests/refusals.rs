@@ -7,7 +7,8 @@ mod gguf_writer;
 use gguf_writer::{GgufWriter, Meta, Stored, llama_tiny_writer};
 use pagelm::format::checkpoint::Checkpoint;
 use pagelm::format::gguf::{Header, Parsed};
-use pagelm::model::config::{Config, ModelError};
+use pagelm::model::config::Config;
+use pagelm::model::error::ModelError;
 use pagelm::model::plan;
 use pagelm::plan::{KvType, Plan};
 
@@ -18,7 +19,7 @@ fn planned(file: &GgufWriter) -> Result<Plan, ModelError> {
     };
     let checkpoint = Checkpoint::from_gguf(*header);
     let config = Config::new(&checkpoint)?;
-    plan(&checkpoint, &config, KvType::F16)
+    plan(&checkpoint, &config, KvType::F16, 64)
 }
 
 #[test]
@@ -30,15 +31,19 @@ fn the_plain_model_is_planned() {
 fn keys_that_change_what_is_computed_are_refused_unless_neutral() {
     let table = [
         ("llama.rope.scaling.type", Meta::Str("none".into()), true),
-        ("llama.rope.scaling.type", Meta::Str("yarn".into()), false),
+        ("llama.rope.scaling.type", Meta::Str("yarn".into()), true),
+        ("llama.rope.scaling.type", Meta::Str("dynamic".into()), false),
         ("llama.rope.scaling.factor", Meta::F32(1.0), true),
-        ("llama.rope.scaling.factor", Meta::F32(8.0), false),
-        ("llama.rope.scale_linear", Meta::F32(4.0), false),
+        ("llama.rope.scaling.factor", Meta::F32(8.0), true),
+        ("llama.rope.scaling.factor", Meta::F32(0.0), false),
+        ("llama.rope.scale_linear", Meta::F32(4.0), true),
+        ("llama.rope.scaling.yarn_log_multiplier", Meta::F32(0.1), false),
         ("llama.logit_scale", Meta::F32(0.5), false),
         ("llama.embedding_scale", Meta::F32(12.0), false),
         ("llama.residual_scale", Meta::F32(0.2), false),
-        ("llama.attention.scale", Meta::F32(0.1), false),
-        ("llama.attention.sliding_window", Meta::U32(4096), false),
+        ("llama.attention.scale", Meta::F32(0.1), true),
+        ("llama.attention.scale", Meta::F32(f32::NAN), false),
+        ("llama.attention.sliding_window", Meta::U32(4096), true),
         ("llama.attention.sliding_window", Meta::U32(0), true),
         ("llama.expert_count", Meta::U32(8), false),
         ("llama.expert_count", Meta::U32(0), true),
@@ -60,9 +65,12 @@ fn keys_that_change_what_is_computed_are_refused_unless_neutral() {
 
 #[test]
 fn tensors_without_a_place_in_the_plan_are_refused() {
-    for name in
-        ["rope_freqs.weight", "blk.0.attn_q.bias", "blk.1.attn_q_norm.weight", "blk.2.attn_norm.weight"]
-    {
+    for name in [
+        "rope_factors_long.weight",
+        "blk.0.post_ffw_norm.bias",
+        "blk.1.attn_q_norm.weight",
+        "blk.2.attn_norm.weight",
+    ] {
         let file = llama_tiny_writer(Stored::F32).tensor(name, &[8], Stored::F32, &[1.0; 8]);
         let error = planned(&file).unwrap_err();
         assert!(matches!(&error, ModelError::UnusedTensor { name: found, .. } if found == name), "{error}");
@@ -71,9 +79,20 @@ fn tensors_without_a_place_in_the_plan_are_refused() {
 
 #[test]
 fn an_architecture_is_refused_before_its_keys_are_looked_at() {
-    for architecture in ["mamba", "clip", "bert", "qwen2", "phi2", ""] {
+    for architecture in ["mamba", "clip", "bert", "qwen2moe", "phi2", "gemma", ""] {
         let file = GgufWriter::new(3).text("general.architecture", architecture);
         let error = planned(&file).unwrap_err();
         assert!(matches!(&error, ModelError::Architecture { found, .. } if found == architecture), "{error}");
     }
+}
+
+#[test]
+fn biases_of_some_of_q_k_and_v_are_refused() {
+    let width = 64;
+    let file = llama_tiny_writer(Stored::F32).tensor("blk.0.attn_q.bias", &[width], Stored::F32, &[0.0; 64]);
+    let error = planned(&file).unwrap_err();
+    assert!(
+        matches!(&error, ModelError::MissingTensor { name, .. } if name == "blk.0.attn_k.bias"),
+        "{error}"
+    );
 }

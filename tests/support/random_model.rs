@@ -4,7 +4,8 @@
 use pagelm::format::block::BlockType;
 use pagelm::gpu::model::GpuModel;
 use pagelm::plan::{
-    Activation, KvType, Matrix, MatrixId, MatrixPart, Op, Plan, RmsNorm, RotaryPairs, Sizes, Vector, VectorId,
+    Activation, Cache, KvType, Matrix, MatrixId, MatrixPart, Nonlinearity, Norm, NormKind, Op, Plan, Rotary,
+    RotaryPairs, Rotation, Sizes, Vector, VectorId, VectorPart,
 };
 
 use crate::gguf_writer::f16_from_f32;
@@ -38,13 +39,50 @@ pub struct Shape {
     pub embedding: BlockType,
     pub qkv: [BlockType; 3],
     pub attention_output: BlockType,
-    pub gate_up: BlockType,
+    pub gate_up: [BlockType; 2],
     pub down: BlockType,
     /// The head's type; the embedding is used again where absent.
     pub head: Option<BlockType>,
     pub pairs: RotaryPairs,
     pub kv: KvType,
+    pub style: Style,
 }
+
+/// What a layer does beside its matmuls; each architecture is some of these.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Style {
+    pub norm: NormKind,
+    /// Learned positions, and no rotation.
+    pub learned_positions: bool,
+    pub biases: bool,
+    pub head_norms: bool,
+    pub post_norms: bool,
+    pub is_gated: bool,
+    pub nonlinearity: Nonlinearity,
+    pub window: Option<usize>,
+    /// Of scores and of logits.
+    pub softcap: Option<f32>,
+    pub embedding_scale: f32,
+    pub magnitude: f32,
+}
+
+/// Llama's.
+pub const LLAMA: Style = Style {
+    norm: NormKind::RootMeanSquare,
+    learned_positions: false,
+    biases: false,
+    head_norms: false,
+    post_norms: false,
+    is_gated: true,
+    nonlinearity: Nonlinearity::Silu,
+    window: None,
+    softcap: None,
+    embedding_scale: 1.0,
+    magnitude: 1.0,
+};
+
+/// Positions that a learned table has.
+const N_POSITIONS: usize = 128;
 
 /// A plan and its weights.
 pub struct RandomModel {
@@ -60,14 +98,21 @@ impl RandomModel {
         let sizes = shape.sizes;
         let attention = sizes.n_heads * sizes.head_dim;
         let kv_width = sizes.n_kv_heads * sizes.head_dim;
+        let style = shape.style;
         let mut plan = Plan {
             sizes,
-            rotary_frequencies: (0..sizes.head_dim / 2)
-                .map(|i| 1.0 / 10000f32.powf((2 * i) as f32 / sizes.head_dim as f32))
-                .collect(),
+            rotaries: vec![Rotary {
+                frequencies: (0..sizes.head_dim / 2)
+                    .map(|i| 1.0 / 10000f32.powf((2 * i) as f32 / sizes.head_dim as f32))
+                    .collect(),
+                divisors: None,
+                magnitude: style.magnitude,
+            }],
             kv: shape.kv,
+            caches: vec![Cache { window: style.window }],
+            layer_caches: vec![0],
             matrices: Vec::new(),
-            vectors: vec![Vector { tensor: "norm".into(), len: sizes.width }; 3],
+            vectors: Vec::new(),
             ops: Vec::new(),
         };
         let mut push = |name: &str, rows: &[usize], n_columns: usize, block_type: BlockType| {
@@ -82,22 +127,81 @@ impl RandomModel {
             qkv.push(push("qkv", &[rows], sizes.width, block_type));
         }
         let output = push("attention output", &[sizes.width], attention, shape.attention_output);
-        let gate_up = push("gate up", &[sizes.mlp_width, sizes.mlp_width], sizes.width, shape.gate_up);
+        let gate_up = match shape.gate_up {
+            _ if !style.is_gated => vec![push("up", &[sizes.mlp_width], sizes.width, shape.gate_up[0])],
+            [gate, up] if gate == up => {
+                vec![push("gate up", &[sizes.mlp_width, sizes.mlp_width], sizes.width, gate)]
+            }
+            each => each.map(|block_type| push("half", &[sizes.mlp_width], sizes.width, block_type)).to_vec(),
+        };
         let down = push("down", &[sizes.width], sizes.mlp_width, shape.down);
         let head = shape.head.map_or(embedding, |head| push("head", &[sizes.vocab_size], sizes.width, head));
-        let norm = |i| RmsNorm { weight: VectorId(i), epsilon: 1e-5 };
-        plan.ops = vec![
-            Op::Embed { table: embedding },
-            Op::ProjectQkv { layer: 0, norm: norm(0), weights: qkv, pairs: shape.pairs },
-            Op::Attend { layer: 0, scale: 1.0 / (sizes.head_dim as f32).sqrt() },
-            Op::ProjectAdd { weights: output, input: Activation::Attended },
-            Op::GatedMlp { norm: norm(1), weights: gate_up },
-            Op::ProjectAdd { weights: down, input: Activation::Gated },
-            Op::Logits { norm: norm(2), weights: head },
+        let positions =
+            style.learned_positions.then(|| push("positions", &[N_POSITIONS], sizes.width, shape.embedding));
+        let mut vector = |parts: &[usize]| {
+            let part = |len: &usize| VectorPart { tensor: "vector".into(), len: *len };
+            plan.vectors.push(Vector { parts: parts.iter().map(part).collect() });
+            VectorId(plan.vectors.len() - 1)
+        };
+        let mut norm = |width: usize| Norm {
+            kind: style.norm,
+            weight: vector(&[width]),
+            bias: (style.norm == NormKind::Layer).then(|| vector(&[width])),
+            epsilon: 1e-5,
+        };
+        let norms = [norm(sizes.width), norm(sizes.width), norm(sizes.width)];
+        let post_norms = [0, 1].map(|_| style.post_norms.then(|| norm(sizes.width)));
+        let head_norm = Norm { kind: NormKind::RootMeanSquare, bias: None, ..norms[0] };
+        let head_norms =
+            style.head_norms.then(|| [0, 1].map(|_| Norm { weight: vector(&[sizes.head_dim]), ..head_norm }));
+        let mut bias = |parts: &[usize]| style.biases.then(|| vector(parts));
+        let mlp_halves = if style.is_gated { vec![sizes.mlp_width; 2] } else { vec![sizes.mlp_width] };
+        let biases = [
+            bias(&[attention, kv_width, kv_width]),
+            bias(&[sizes.width]),
+            bias(&mlp_halves),
+            bias(&[sizes.width]),
         ];
+        let rotation = (!style.learned_positions).then_some(Rotation { rotary: 0, pairs: shape.pairs });
+        plan.ops = vec![Op::Embed { table: embedding, scale: style.embedding_scale }];
+        plan.ops.extend(positions.map(|table| Op::AddPosition { table }));
+        plan.ops.extend([
+            Op::ProjectQkv { layer: 0, norm: norms[0], weights: qkv, bias: biases[0], head_norms, rotation },
+            Op::Attend { layer: 0, scale: 1.0 / (sizes.head_dim as f32).sqrt(), softcap: style.softcap },
+            Op::ProjectAdd {
+                weights: output,
+                bias: biases[1],
+                input: Activation::Attended,
+                post_norm: post_norms[0],
+            },
+            match style.is_gated {
+                true => Op::GatedMlp {
+                    norm: norms[1],
+                    weights: gate_up,
+                    bias: biases[2],
+                    nonlinearity: style.nonlinearity,
+                },
+                false => Op::Mlp {
+                    norm: norms[1],
+                    weights: gate_up[0],
+                    bias: biases[2],
+                    nonlinearity: style.nonlinearity,
+                },
+            },
+            Op::ProjectAdd {
+                weights: down,
+                bias: biases[3],
+                input: Activation::Mlp,
+                post_norm: post_norms[1],
+            },
+            Op::Logits { norm: norms[2], weights: head, softcap: style.softcap },
+        ]);
         let files = plan.matrices.iter().map(|matrix| random_blocks(matrix, &mut random)).collect();
-        let vectors =
-            plan.vectors.iter().map(|v| (0..v.len).map(|_| 1.0 + 0.5 * random.signed()).collect()).collect();
+        let vectors = plan
+            .vectors
+            .iter()
+            .map(|v| (0..v.len()).map(|_| 1.0 + 0.5 * random.signed()).collect())
+            .collect();
         Self { plan, files, vectors }
     }
 
@@ -111,6 +215,9 @@ impl RandomModel {
         }
         for (i, vector) in self.vectors.iter().enumerate() {
             model.write_vector(VectorId(i), vector);
+        }
+        for i in 0..self.plan.rotaries.len() {
+            model.write_rotary(i, None);
         }
     }
 

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 
 use pagelm::format::block::BlockType;
 use pagelm::plan::batch::{BLOCK_TOKENS, Batch};
-use pagelm::plan::{Activation, KvType, MatrixId, Op, Plan, RmsNorm, RotaryPairs};
+use pagelm::plan::{
+    Activation, KvType, MatrixId, Nonlinearity, Norm, NormKind, Op, Plan, RotaryPairs, Rotation, VectorId,
+};
 
 use crate::gguf_writer::{f16_from_f32, f32_from_f16};
 
@@ -25,7 +27,7 @@ pub struct Activations {
     pub hidden: Vec<Vec<f64>>,
     pub query: Vec<Vec<f64>>,
     pub attended: Vec<Vec<f64>>,
-    pub gated: Vec<Vec<f64>>,
+    pub mlp: Vec<Vec<f64>>,
     /// (logit rows, vocab)
     pub logits: Vec<Vec<f64>>,
 }
@@ -75,78 +77,128 @@ impl Reference {
 
     fn op(&mut self, op: &Op, batch: &Batch, a: &mut Activations) {
         match op {
-            Op::Embed { table } => {
-                let row =
-                    |token: &u32| self.row(*table, *token as usize).iter().map(|v| f64::from(*v)).collect();
+            Op::Embed { table, scale } => {
+                let value = |v: &f32| f64::from(*v) * f64::from(*scale);
+                let row = |token: &u32| self.row(*table, *token as usize).iter().map(value).collect();
                 a.hidden = batch.tokens.iter().map(row).collect();
             }
-            Op::ProjectQkv { layer, norm, weights, pairs } => {
-                self.project_qkv(*layer, norm, weights, *pairs, batch, a);
-            }
-            Op::Attend { layer, scale } => {
-                a.attended = (0..batch.n_rows())
-                    .map(|row| self.attend(*layer, *scale, batch, row, &a.query[row]))
-                    .collect();
-            }
-            Op::ProjectAdd { weights, input } => {
-                let inputs = match input {
-                    Activation::Attended => a.attended.clone(),
-                    Activation::Gated => a.gated.clone(),
-                };
-                for (hidden, input) in a.hidden.iter_mut().zip(inputs) {
-                    for (h, y) in hidden.iter_mut().zip(self.matvec(*weights, &input)) {
-                        *h += y;
-                    }
+            Op::AddPosition { table } => {
+                for (hidden, position) in a.hidden.iter_mut().zip(&batch.positions) {
+                    let row: Vec<f64> =
+                        self.row(*table, *position as usize).iter().map(|v| f64::from(*v)).collect();
+                    add(hidden, &row);
                 }
             }
-            Op::GatedMlp { norm, weights } => {
-                let gated = |hidden: &Vec<f64>| {
-                    let both = self.matvec(*weights, &self.norm(norm, hidden));
-                    let (gate, up) = both.split_at(both.len() / 2);
-                    gate.iter().zip(up).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect()
-                };
-                a.gated = a.hidden.iter().map(gated).collect();
+            Op::ProjectQkv { layer, norm, weights, bias, head_norms, rotation } => {
+                let projected: Vec<Vec<f64>> = a
+                    .hidden
+                    .iter()
+                    .map(|hidden| {
+                        let x = self.norm(norm, hidden);
+                        let all = weights.iter().flat_map(|id| self.matvec(*id, &x)).collect();
+                        self.with_bias(all, *bias)
+                    })
+                    .collect();
+                a.query.clear();
+                for (row, all) in projected.into_iter().enumerate() {
+                    a.query.push(self.keep(*layer, all, head_norms.as_ref(), *rotation, batch, row));
+                }
             }
-            Op::Logits { norm, weights } => {
-                let logits = |row: &u32| self.matvec(*weights, &self.norm(norm, &a.hidden[*row as usize]));
+            Op::Attend { layer, scale, softcap } => {
+                a.attended = (0..batch.n_rows())
+                    .map(|row| self.attend(*layer, *scale, *softcap, batch, row, &a.query[row]))
+                    .collect();
+            }
+            Op::ProjectAdd { weights, bias, input, post_norm } => {
+                let inputs = match input {
+                    Activation::Attended => a.attended.clone(),
+                    Activation::Mlp => a.mlp.clone(),
+                };
+                for (hidden, input) in a.hidden.iter_mut().zip(inputs) {
+                    let projected = self.with_bias(self.matvec(*weights, &input), *bias);
+                    add(
+                        hidden,
+                        &post_norm.as_ref().map_or(projected.clone(), |norm| self.norm(norm, &projected)),
+                    );
+                }
+            }
+            Op::GatedMlp { norm, weights, bias, nonlinearity } => {
+                let gated = |hidden: &Vec<f64>| {
+                    let x = self.norm(norm, hidden);
+                    let both = weights.iter().flat_map(|id| self.matvec(*id, &x)).collect();
+                    let both = self.with_bias(both, *bias);
+                    let (gate, up) = both.split_at(both.len() / 2);
+                    gate.iter().zip(up).map(|(g, u)| apply(*nonlinearity, *g) * u).collect()
+                };
+                a.mlp = a.hidden.iter().map(gated).collect();
+            }
+            Op::Mlp { norm, weights, bias, nonlinearity } => {
+                let inner = |hidden: &Vec<f64>| {
+                    let up = self.with_bias(self.matvec(*weights, &self.norm(norm, hidden)), *bias);
+                    up.iter().map(|u| apply(*nonlinearity, *u)).collect()
+                };
+                a.mlp = a.hidden.iter().map(inner).collect();
+            }
+            Op::Logits { norm, weights, softcap } => {
+                let logits = |row: &u32| {
+                    let logits = self.matvec(*weights, &self.norm(norm, &a.hidden[*row as usize]));
+                    logits.iter().map(|logit| capped(*logit, *softcap)).collect()
+                };
                 a.logits = batch.logit_rows.iter().map(logits).collect();
             }
         }
     }
 
-    fn project_qkv(
+    /// Norms and rotates the heads of a row's q and k, keeps k and v, and gives q.
+    fn keep(
         &mut self,
         layer: usize,
-        norm: &RmsNorm,
-        weights: &[MatrixId],
-        pairs: RotaryPairs,
+        mut all: Vec<f64>,
+        head_norms: Option<&[Norm; 2]>,
+        rotation: Option<Rotation>,
         batch: &Batch,
-        a: &mut Activations,
-    ) {
+        row: usize,
+    ) -> Vec<f64> {
         let sizes = self.plan.sizes;
         let (n_query, n_kv) = (sizes.n_heads * sizes.head_dim, sizes.n_kv_heads * sizes.head_dim);
-        a.query.clear();
-        for (row, hidden) in a.hidden.iter().enumerate() {
-            let x = self.norm(norm, hidden);
-            let mut all: Vec<f64> = weights.iter().flat_map(|id| self.matvec(*id, &x)).collect();
-            for head in all[..n_query + n_kv].chunks_mut(sizes.head_dim) {
-                rotate(head, &self.plan.rotary_frequencies, batch.positions[row], pairs);
+        for (head, values) in all[..n_query + n_kv].chunks_mut(sizes.head_dim).enumerate() {
+            if let Some(norms) = head_norms {
+                let normed = self.norm(&norms[usize::from(head >= sizes.n_heads)], values);
+                values.copy_from_slice(&normed);
             }
-            let round = |v: &f64| match self.plan.kv {
-                KvType::F32 => *v,
-                KvType::F16 => f64::from(f32_from_f16(f16_from_f32(*v as f32))),
-            };
-            let keys = all[n_query..n_query + n_kv].iter().map(round).collect();
-            let values = all[n_query + n_kv..].iter().map(round).collect();
-            self.cache.insert((layer, batch.slot(row)), [keys, values]);
-            a.query.push(all[..n_query].to_vec());
+            if let Some(rotation) = rotation {
+                let rotary = &self.plan.rotaries[rotation.rotary];
+                let magnitude = f64::from(rotary.magnitude);
+                rotate(values, &rotary.frequencies, magnitude, batch.positions[row], rotation.pairs);
+            }
         }
+        let round = |v: &f64| match self.plan.kv {
+            KvType::F32 => *v,
+            KvType::F16 => f64::from(f32_from_f16(f16_from_f32(*v as f32))),
+        };
+        let keys = all[n_query..n_query + n_kv].iter().map(round).collect();
+        let values = all[n_query + n_kv..].iter().map(round).collect();
+        let slot = batch.slot(row, self.plan.layer_caches[layer]);
+        self.cache.insert((layer, slot), [keys, values]);
+        all.truncate(n_query);
+        all
     }
 
-    fn attend(&self, layer: usize, scale: f32, batch: &Batch, row: usize, query: &[f64]) -> Vec<f64> {
+    fn attend(
+        &self,
+        layer: usize,
+        scale: f32,
+        softcap: Option<f32>,
+        batch: &Batch,
+        row: usize,
+        query: &[f64],
+    ) -> Vec<f64> {
         let sizes = self.plan.sizes;
-        let blocks = &batch.block_tables[batch.sequences[row] as usize];
-        let slots: Vec<u32> = (0..=batch.positions[row] as usize)
+        let cache = self.plan.layer_caches[layer];
+        let blocks = &batch.block_tables[batch.sequences[row] as usize][cache];
+        let end = batch.positions[row] as usize + 1;
+        let first = end.saturating_sub(self.plan.caches[cache].window.unwrap_or(usize::MAX));
+        let slots: Vec<u32> = (first..end)
             .map(|p| blocks[p / BLOCK_TOKENS] * BLOCK_TOKENS as u32 + (p % BLOCK_TOKENS) as u32)
             .collect();
         let mut attended = Vec::new();
@@ -154,9 +206,11 @@ impl Reference {
             let start = head / (sizes.n_heads / sizes.n_kv_heads) * sizes.head_dim;
             let of =
                 |slot: &u32, which: usize| &self.cache[&(layer, *slot)][which][start..start + sizes.head_dim];
-            let dot =
-                |slot: &u32| q.iter().zip(of(slot, 0)).map(|(a, b)| a * b).sum::<f64>() * f64::from(scale);
-            let scores: Vec<f64> = slots.iter().map(dot).collect();
+            let score = |slot: &u32| {
+                let dot: f64 = q.iter().zip(of(slot, 0)).map(|(a, b)| a * b).sum();
+                capped(dot * f64::from(scale), softcap)
+            };
+            let scores: Vec<f64> = slots.iter().map(score).collect();
             let greatest = scores.iter().copied().fold(f64::MIN, f64::max);
             let weights: Vec<f64> = scores.iter().map(|s| (s - greatest).exp()).collect();
             let total: f64 = weights.iter().sum();
@@ -167,10 +221,25 @@ impl Reference {
         attended
     }
 
-    fn norm(&self, norm: &RmsNorm, x: &[f64]) -> Vec<f64> {
-        let mean = x.iter().map(|v| v * v).sum::<f64>() / x.len() as f64;
-        let inverse = 1.0 / (mean + f64::from(norm.epsilon)).sqrt();
-        x.iter().zip(&self.vectors[norm.weight.0]).map(|(v, w)| v * inverse * f64::from(*w)).collect()
+    fn norm(&self, norm: &Norm, x: &[f64]) -> Vec<f64> {
+        let mean = match norm.kind {
+            NormKind::RootMeanSquare => 0.0,
+            NormKind::Layer => x.iter().sum::<f64>() / x.len() as f64,
+        };
+        let variance = x.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / x.len() as f64;
+        let inverse = 1.0 / (variance + f64::from(norm.epsilon)).sqrt();
+        let weights = &self.vectors[norm.weight.0];
+        let scaled = x.iter().zip(weights).map(|(v, w)| (v - mean) * inverse * f64::from(*w)).collect();
+        self.with_bias(scaled, norm.bias)
+    }
+
+    fn with_bias(&self, mut values: Vec<f64>, bias: Option<VectorId>) -> Vec<f64> {
+        if let Some(id) = bias {
+            let bias: Vec<f64> = self.vectors[id.0].iter().map(|v| f64::from(*v)).collect();
+            assert_eq!(bias.len(), values.len());
+            add(&mut values, &bias);
+        }
+        values
     }
 
     fn matvec(&self, id: MatrixId, x: &[f64]) -> Vec<f64> {
@@ -184,8 +253,27 @@ impl Reference {
     }
 }
 
+fn add(sum: &mut [f64], values: &[f64]) {
+    for (s, v) in sum.iter_mut().zip(values) {
+        *s += v;
+    }
+}
+
+fn capped(x: f64, softcap: Option<f32>) -> f64 {
+    softcap.map_or(x, |cap| f64::from(cap) * (x / f64::from(cap)).tanh())
+}
+
+fn apply(nonlinearity: Nonlinearity, x: f64) -> f64 {
+    match nonlinearity {
+        Nonlinearity::Silu => x / (1.0 + (-x).exp()),
+        Nonlinearity::GeluTanh => {
+            0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)).tanh())
+        }
+    }
+}
+
 /// Turns the pairs of a head by position · frequency, the angle in f32 as everywhere.
-fn rotate(head: &mut [f64], frequencies: &[f32], position: u32, pairs: RotaryPairs) {
+fn rotate(head: &mut [f64], frequencies: &[f32], magnitude: f64, position: u32, pairs: RotaryPairs) {
     let half = head.len() / 2;
     for (i, frequency) in frequencies.iter().enumerate() {
         let (first, second) = match pairs {
@@ -194,7 +282,8 @@ fn rotate(head: &mut [f64], frequencies: &[f32], position: u32, pairs: RotaryPai
         };
         let angle = f64::from(position as f32 * frequency);
         let (a, b) = (head[first], head[second]);
-        head[first] = a * angle.cos() - b * angle.sin();
-        head[second] = a * angle.sin() + b * angle.cos();
+        let (cosine, sine) = (angle.cos() * magnitude, angle.sin() * magnitude);
+        head[first] = a * cosine - b * sine;
+        head[second] = a * sine + b * cosine;
     }
 }
