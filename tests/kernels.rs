@@ -14,7 +14,9 @@ mod reference;
 
 use std::rc::Rc;
 
-use pagelm::format::block::BlockType::{self, F16, F32, Q4_1, Q8_0};
+use pagelm::format::block::BlockType::{
+    self, BF16, F16, F32, IQ4_NL, IQ4_XS, MXFP4, Q2_K, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0,
+};
 use pagelm::gpu::Gpu;
 use pagelm::gpu::layout::{Buffer, Capacity};
 use pagelm::gpu::model::GpuModel;
@@ -58,7 +60,7 @@ const ADJACENT: RotaryPairs = RotaryPairs::Adjacent;
 const SPLIT: RotaryPairs = RotaryPairs::SplitHalf;
 
 /// Smallest, odd vocabularies, widths of no round number, one head and many, narrow and wide heads, mixed block types.
-const SHAPES: [Shape; 7] = [
+const SHAPES: [Shape; 10] = [
     shape(sizes(32, [1, 1], 32, 32, 33), F32, ADJACENT, KvType::F32),
     shape(sizes(96, [3, 1], 32, 160, 1), Q4_1, SPLIT, KvType::F16),
     shape(sizes(64, [8, 2], 20, 96, 50), F16, ADJACENT, KvType::F16),
@@ -71,6 +73,26 @@ const SHAPES: [Shape; 7] = [
     Shape { qkv: [F16, Q8_0, F32], ..shape(sizes(128, [2, 2], 128, 64, 31), Q8_0, SPLIT, KvType::F32) },
     shape(sizes(256, [1, 1], 256, 32, 64), F16, ADJACENT, KvType::F32),
     shape(sizes(160, [32, 8], 4, 1056, 300), Q4_1, SPLIT, KvType::F32),
+    Shape {
+        embedding: Q6_K,
+        qkv: [Q4_K, Q4_K, Q6_K],
+        gate_up: Q3_K,
+        head: Some(Q2_K),
+        ..shape(sizes(256, [8, 2], 32, 512, 41), Q5_K, ADJACENT, KvType::F16)
+    },
+    Shape {
+        embedding: MXFP4,
+        qkv: [Q5_0, IQ4_XS, Q5_1],
+        gate_up: Q2_K,
+        down: IQ4_NL,
+        head: Some(BF16),
+        ..shape(sizes(256, [4, 4], 64, 96, 33), Q3_K, SPLIT, KvType::F32)
+    },
+    // An odd number of groups a row.
+    Shape {
+        qkv: [Q4_0, MXFP4, IQ4_NL],
+        ..shape(sizes(96, [3, 1], 32, 160, 37), Q4_0, SPLIT, KvType::F32)
+    },
 ];
 
 async fn device(variant: Variant) -> Gpu {
@@ -195,7 +217,7 @@ gpu_test!(every_kernel_agrees_with_plain_loops, async {
 
 gpu_test!(matrices_split_over_bindings_agree_with_plain_loops, async {
     for variant in VARIANTS {
-        for shape in [SHAPES[3], SHAPES[6]] {
+        for shape in [SHAPES[3], SHAPES[6], SHAPES[7], SHAPES[9]] {
             // A few rows a binding: every matrix is split, gate and up alike, q, k and v between heads.
             let row_bytes = shape.sizes.mlp_width.max(shape.sizes.width) as u64 * 2;
             let gpu = device(variant).await.with_max_matrix_bytes(row_bytes * 66);
@@ -206,7 +228,7 @@ gpu_test!(matrices_split_over_bindings_agree_with_plain_loops, async {
 
 gpu_test!(a_row_alone_has_the_bits_it_has_in_a_crowd, async {
     for variant in VARIANTS {
-        for shape in [SHAPES[2], SHAPES[3], SHAPES[4]] {
+        for shape in [SHAPES[2], SHAPES[3], SHAPES[4], SHAPES[8]] {
             let random = RandomModel::new(&shape, 11);
             let mut model = load(device(variant).await, &random).await;
             let vocab_size = shape.sizes.vocab_size;

@@ -4,8 +4,12 @@
 pub mod block;
 pub mod checkpoint;
 mod cursor;
+pub mod decode;
 pub mod gguf;
+pub mod half;
 pub mod metadata;
+pub mod quantize;
 mod signature;
+pub mod superblock;
 pub mod tensor;
 pub mod value;

@@ -2,6 +2,7 @@
 
 use super::block::{self, BlockType};
 use super::cursor::{Cursor, Fault};
+use super::decode::decoded_names;
 
 /// A tensor of a model file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,7 +98,8 @@ fn unknown_type(type_id: u32) -> Fault {
             format!("its block type {type_id} ({name}) was given up by GGML; use a file quantized anew")
         }
         None => format!(
-            "its block type {type_id} is unknown to this version; use a file quantized as Q8_0 or Q4_1"
+            "its block type {type_id} is unknown to this version; use a file whose tensors are {}",
+            decoded_names()
         ),
     })
 }

@@ -5,6 +5,7 @@
 use super::layout::{Buffer, Layout, Segment, segments};
 use super::shader::{Emit, ShaderKey, Variant};
 use super::weights::is_decoded;
+use crate::format::decode::decoded_names;
 use crate::plan::{Activation, MatrixId, Op, Plan, RmsNorm, RotaryPairs};
 
 /// Which rows of a batch a dispatch computes.
@@ -91,7 +92,8 @@ pub struct Constants {
 pub enum LowerError {
     /// No kernel decodes a block type.
     #[error(
-        "tensor {tensor} is stored as {block_type}, which pagelm does not decode yet; F32, F16, Q4_1 and Q8_0 work, so take the model in one of these"
+        "tensor {tensor} is stored as {block_type}, which pagelm does not decode yet; {} work, so take the model in one of these",
+        decoded_names()
     )]
     BlockType {
         /// The tensor.

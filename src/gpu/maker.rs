@@ -8,7 +8,7 @@ use std::rc::Rc;
 use super::layout::{Buffer, Capacity, Layout, Segment};
 use super::lower::{Dispatch, Grid, Rows};
 use super::shader::{ShaderKey, TILES};
-use super::weights::group_bytes;
+use super::weights::device_bytes;
 use super::{Gpu, GpuError, batch_words};
 use crate::plan::Plan;
 use crate::plan::batch::BLOCK_TOKENS;
@@ -94,21 +94,19 @@ impl Maker<'_> {
     ) -> Result<(Vec<Vec<MatrixBuffers>>, u64), GpuError> {
         let mut total = 0;
         for (matrix, segments) in plan.matrices.iter().zip(&segments) {
-            let bytes = group_bytes(matrix.block_type).expect("lowering refuses block types without kernels");
-            let groups: usize = segments.iter().map(|s| s.n_rows() * matrix.n_columns / 32).sum();
-            total += (groups * (bytes.quants + bytes.scales)) as u64;
+            let n_rows = segments.iter().map(Segment::n_rows).sum();
+            let bytes = device_bytes(matrix.block_type, n_rows, matrix.n_columns);
+            total += bytes.quants + bytes.scales;
         }
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
         let made = self.within_memory("the weights", total, |maker| {
             let each = plan.matrices.iter().zip(segments);
             each.map(|(matrix, segments)| {
-                let bytes = group_bytes(matrix.block_type).expect("checked above");
                 let label = matrix.parts.first().map_or("weights", |part| &part.tensor);
                 let to_buffers = |segment: Segment| {
-                    let groups = (segment.n_rows() * matrix.n_columns / 32) as u64;
-                    let quants = maker.buffer(label, groups * bytes.quants as u64, usage);
-                    let scales =
-                        (bytes.scales > 0).then(|| maker.buffer(label, groups * bytes.scales as u64, usage));
+                    let bytes = device_bytes(matrix.block_type, segment.n_rows(), matrix.n_columns);
+                    let quants = maker.buffer(label, bytes.quants, usage);
+                    let scales = (bytes.scales > 0).then(|| maker.buffer(label, bytes.scales, usage));
                     MatrixBuffers { segment, quants, scales }
                 };
                 segments.into_iter().map(to_buffers).collect()

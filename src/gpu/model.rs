@@ -12,7 +12,7 @@ use super::layout::{Buffer, Capacity, Layout};
 use super::lower::{Grid, Rows, Target, lower};
 use super::maker::{Activations, Compiled, Maker, MatrixBuffers};
 use super::shader::{GRID_LIMIT, TILES, Variant, WORKGROUP, tile_for};
-use super::weights::{group_bytes, repack};
+use super::weights::{device_bytes, file_row_bytes, repack};
 use super::{Gpu, GpuError, batch_words};
 use crate::plan::batch::{BLOCK_TOKENS, Batch};
 use crate::plan::{Device, MatrixId, Plan, Ticket, VectorId};
@@ -117,9 +117,7 @@ impl GpuModel {
     /// If the bytes are not whole rows of the matrix.
     pub fn write_rows(&self, id: MatrixId, first_row: usize, file: &[u8]) {
         let matrix = &self.plan.matrices[id.0];
-        let bytes = group_bytes(matrix.block_type).expect("lowering refuses block types without kernels");
-        let groups = matrix.n_columns / 32;
-        let row_bytes = groups * bytes.file;
+        let row_bytes = file_row_bytes(matrix.block_type, matrix.n_columns);
         assert!(file.len().is_multiple_of(row_bytes), "weights arrive in whole rows");
         let written = first_row..first_row + file.len() / row_bytes;
         for buffers in &self.matrices[id.0] {
@@ -132,14 +130,16 @@ impl GpuModel {
                     let from = (start - first_row) * row_bytes;
                     repack(
                         matrix.block_type,
+                        matrix.n_columns,
                         &file[from..from + (end - start) * row_bytes],
                         &mut quants,
                         &mut scales,
                     );
-                    let to = (segment_row + start - rows.start) * groups;
-                    self.gpu.queue.write_buffer(&buffers.quants, (to * bytes.quants) as u64, &quants);
+                    let above = segment_row + start - rows.start;
+                    let to = device_bytes(matrix.block_type, above, matrix.n_columns);
+                    self.gpu.queue.write_buffer(&buffers.quants, to.quants, &quants);
                     if let Some(buffer) = &buffers.scales {
-                        self.gpu.queue.write_buffer(buffer, (to * bytes.scales) as u64, &scales);
+                        self.gpu.queue.write_buffer(buffer, to.scales, &scales);
                     }
                 }
                 segment_row += rows.len();

@@ -3,6 +3,8 @@
 //! Invariant: [`ShaderKey::all`] lists every text that can be made, and a test validates them all.
 
 use crate::format::block::BlockType;
+/// Block types that kernels decode: all that the processor does.
+pub use crate::format::decode::DECODED as BLOCK_TYPES;
 use crate::plan::KvType;
 
 /// Invocations of a workgroup of the barrier-free kernels and of those that reduce.
@@ -10,9 +12,6 @@ pub const WORKGROUP: u32 = 64;
 
 /// WebGPU's default limit on workgroups a dimension; more outputs go on in z.
 pub const GRID_LIMIT: u32 = 65535;
-
-/// Block types that kernels decode.
-pub const BLOCK_TYPES: [BlockType; 4] = [BlockType::F32, BlockType::F16, BlockType::Q4_1, BlockType::Q8_0];
 
 /// Rows that a matmul kernel computes together.
 pub const TILES: [u32; 4] = [1, 2, 4, 8];
@@ -100,7 +99,10 @@ impl ShaderKey {
     fn pieces(self) -> Vec<&'static str> {
         let mut pieces = vec![include_str!("kernels/common.wgsl")];
         match self {
-            Self::Embed(block) => pieces.extend([block_text(block), include_str!("kernels/embed.wgsl")]),
+            Self::Embed(block) => {
+                pieces.extend(block_texts(block));
+                pieces.push(include_str!("kernels/embed.wgsl"));
+            }
             Self::Norm(variant) => {
                 pieces.push(include_str!("kernels/source_row.wgsl"));
                 pieces.push(match variant {
@@ -116,7 +118,8 @@ impl ShaderKey {
                 });
             }
             Self::Matmul(variant, block, tile, emit) => {
-                pieces.extend([block_text(block), tile_text(tile)]);
+                pieces.extend(block_texts(block));
+                pieces.push(tile_text(tile));
                 push_emit(&mut pieces, emit);
                 pieces.push(match variant {
                     Variant::Serial => include_str!("kernels/matmul_serial.wgsl"),
@@ -124,7 +127,7 @@ impl ShaderKey {
                 });
             }
             Self::MatmulTiled(block, emit) => {
-                pieces.push(block_text(block));
+                pieces.extend(block_texts(block));
                 push_emit(&mut pieces, emit);
                 pieces.push(include_str!("kernels/matmul_tiled.wgsl"));
             }
@@ -186,12 +189,33 @@ fn tile_text(tile: u32) -> &'static str {
     }
 }
 
-fn block_text(block: BlockType) -> &'static str {
+/// How the groups of a type's rows are found and decoded.
+fn block_texts(block: BlockType) -> &'static [&'static str] {
+    const BITS: &str = include_str!("kernels/group_bits.wgsl");
+    const ROWS: &str = include_str!("kernels/group_rows.wgsl");
+    const PAIRED: &str = include_str!("kernels/group_rows_paired.wgsl");
+    const SUPERBLOCK: &str = include_str!("kernels/group_superblock.wgsl");
+    const HALVES: &str = include_str!("kernels/group_halves.wgsl");
+    const NIBBLES_MIN: &str = include_str!("kernels/group_nibbles_min.wgsl");
+    const FIVES_MIN: &str = include_str!("kernels/group_fives_min.wgsl");
+    const IQ4: &str = include_str!("kernels/group_iq4.wgsl");
     match block {
-        BlockType::F32 => include_str!("kernels/block_f32.wgsl"),
-        BlockType::F16 => include_str!("kernels/block_f16.wgsl"),
-        BlockType::Q4_1 => include_str!("kernels/block_q4_1.wgsl"),
-        BlockType::Q8_0 => include_str!("kernels/block_q8_0.wgsl"),
+        BlockType::F32 => &[BITS, ROWS, include_str!("kernels/block_f32.wgsl")],
+        BlockType::F16 => &[BITS, ROWS, HALVES, include_str!("kernels/block_f16.wgsl")],
+        BlockType::BF16 => &[BITS, ROWS, HALVES, include_str!("kernels/block_bf16.wgsl")],
+        BlockType::Q4_0 => &[BITS, PAIRED, include_str!("kernels/block_q4_0.wgsl")],
+        BlockType::Q4_1 => &[BITS, ROWS, NIBBLES_MIN, include_str!("kernels/block_q4_1.wgsl")],
+        BlockType::Q5_0 => &[BITS, ROWS, include_str!("kernels/block_q5_0.wgsl")],
+        BlockType::Q5_1 => &[BITS, ROWS, FIVES_MIN, include_str!("kernels/block_q5_1.wgsl")],
+        BlockType::Q8_0 => &[BITS, ROWS, include_str!("kernels/block_q8_0.wgsl")],
+        BlockType::Q2_K => &[BITS, ROWS, SUPERBLOCK, include_str!("kernels/block_q2_k.wgsl")],
+        BlockType::Q3_K => &[BITS, ROWS, SUPERBLOCK, include_str!("kernels/block_q3_k.wgsl")],
+        BlockType::Q4_K => &[BITS, ROWS, SUPERBLOCK, NIBBLES_MIN, include_str!("kernels/block_q4_k.wgsl")],
+        BlockType::Q5_K => &[BITS, ROWS, SUPERBLOCK, FIVES_MIN, include_str!("kernels/block_q5_k.wgsl")],
+        BlockType::Q6_K => &[BITS, ROWS, SUPERBLOCK, include_str!("kernels/block_q6_k.wgsl")],
+        BlockType::IQ4_NL => &[BITS, PAIRED, IQ4, include_str!("kernels/block_iq4_nl.wgsl")],
+        BlockType::IQ4_XS => &[BITS, ROWS, SUPERBLOCK, IQ4, include_str!("kernels/block_iq4_xs.wgsl")],
+        BlockType::MXFP4 => &[BITS, PAIRED, include_str!("kernels/block_mxfp4.wgsl")],
         other => panic!("no kernel decodes {}; lowering refuses it", other.name()),
     }
 }

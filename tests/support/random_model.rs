@@ -121,7 +121,8 @@ impl RandomModel {
     }
 }
 
-/// Blocks of any bits whose values are about as large as 1 / sqrt(columns); every 13th scale is a subnormal f16.
+/// Blocks of any bits whose values are about as large as 1 / sqrt(columns); every 13th scale is a subnormal f16, or the
+/// least power of two that MXFP4 has in use.
 fn random_blocks(matrix: &Matrix, random: &mut Random) -> Vec<u8> {
     let n_values = matrix.n_rows() * matrix.n_columns;
     let size = 1.7 / (matrix.n_columns as f32).sqrt();
@@ -147,7 +148,45 @@ fn random_blocks(matrix: &Matrix, random: &mut Random) -> Vec<u8> {
             bytes.extend(f16_from_f32(-size * (1.0 + 0.1 * random.signed())).to_le_bytes());
             (0..16).for_each(|_| bytes.push((random.next() >> 20) as u8));
         }),
-        other => panic!("no random blocks of {}", other.name()),
+        BlockType::BF16 => (0..n_values).for_each(|_| {
+            bytes.extend(&(size * random.signed()).to_le_bytes()[2..]);
+        }),
+        BlockType::MXFP4 => (0..n_values / 32).for_each(|i| {
+            // 6 · 2^(e − 127) is the largest value.
+            let exponent = 127 + (size / 6.0).log2().round() as i32;
+            bytes.push(if i % 13 == 12 { 2 } else { exponent as u8 + (random.next() >> 40) as u8 % 2 });
+            (0..16).for_each(|_| bytes.push((random.next() >> 20) as u8));
+        }),
+        quantized => {
+            let (scale_at, min_at, largest) = scales_of(quantized);
+            let block_bytes = quantized.block_bytes() as usize;
+            (0..n_values / quantized.block_len() as usize).for_each(|_| {
+                let start = bytes.len();
+                (0..block_bytes).for_each(|_| bytes.push((random.next() >> 20) as u8));
+                bytes[start + scale_at..][..2].copy_from_slice(&half(random, size / largest));
+                if let Some((min_at, largest)) = min_at {
+                    let min = f16_from_f32(size / largest * (1.0 + 0.1 * random.signed()));
+                    bytes[start + min_at..][..2].copy_from_slice(&min.to_le_bytes());
+                }
+            });
+        }
     }
     bytes
+}
+
+/// Where a block has its f16 scale and its f16 minimum, if any, each with what it is multiplied by at most.
+fn scales_of(block_type: BlockType) -> (usize, Option<(usize, f32)>, f32) {
+    match block_type {
+        BlockType::Q4_0 => (0, None, 8.0),
+        BlockType::Q5_0 => (0, None, 16.0),
+        BlockType::Q5_1 => (0, Some((2, -1.0)), 15.5),
+        BlockType::Q2_K => (80, Some((82, 15.0)), 3.0 * 15.0),
+        BlockType::Q3_K => (108, None, 4.0 * 32.0),
+        BlockType::Q4_K => (0, Some((2, 63.0)), 15.0 * 63.0),
+        BlockType::Q5_K => (0, Some((2, 63.0)), 31.0 * 63.0),
+        BlockType::Q6_K => (208, None, 32.0 * 128.0),
+        BlockType::IQ4_NL => (0, None, 127.0),
+        BlockType::IQ4_XS => (0, None, 127.0 * 32.0),
+        other => panic!("no random blocks of {}", other.name()),
+    }
 }

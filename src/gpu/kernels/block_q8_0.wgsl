@@ -1,7 +1,6 @@
 // Q8_0: 32 values of 8 bits with sign, d widened to f32 at upload: value = d · q.
 
 struct Scale { d: f32 }
-struct Eight { lo: vec4<f32>, hi: vec4<f32> }
 struct Words { lo: vec4<u32>, hi: vec4<u32> }
 
 fn block_words(block: u32) -> Words { return Words(quants[2u * block], quants[2u * block + 1u]); }
@@ -10,7 +9,7 @@ fn block_scale(block: u32) -> Scale {
     return Scale(bitcast<f32>(scales[block]));
 }
 
-// Values 4j … 4j + 3 and 16 + 4j … 16 + 4j + 3 of a block.
+// Values 4j … 4j + 3 and 16 + 4j … 16 + 4j + 3 of a group.
 fn decode8(words: Words, scale: Scale, j: u32) -> Eight {
     return Eight(signed_bytes(words.lo[j]) * scale.d, signed_bytes(words.hi[j]) * scale.d);
 }

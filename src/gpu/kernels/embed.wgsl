@@ -8,7 +8,7 @@ fn embed(@builtin(global_invocation_id) id: vec3<u32>) {
     let row = first_kind_row() + i;
     let token = token_of(row);
     if (token < constants.first_output || token - constants.first_output >= constants.segment_rows) { return; }
-    let source = (token - constants.first_output) * constants.n_blocks + block;
+    let source = row_start(token - constants.first_output) + block;
     let words = block_words(source);
     let scale = block_scale(source);
     let y = constants.y + row * constants.y_stride + block * 32u;

@@ -12,12 +12,14 @@ fn matmul_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocat
     if (p >= n_pairs() || first >= n_kind_rows()) { return; }
     let rows = weight_rows(p);
     let x = constants.x + (first_kind_row() + first) * constants.x_stride;
+    let start_a = row_start(rows.x);
+    let start_b = row_start(rows.y);
     var sums: Sums;
     for (var i = lane; i < constants.n_blocks * 4u; i += WORKGROUP) {
         let block = i / 4u;
         let j = i % 4u;
-        let a = rows.x * constants.n_blocks + block;
-        let b = rows.y * constants.n_blocks + block;
+        let a = start_a + block;
+        let b = start_b + block;
         let values_a = decode8(block_words(a), block_scale(a), j);
         let values_b = decode8(block_words(b), block_scale(b), j);
         accumulate(&sums, x + block * 32u + j * 4u, values_a.lo, values_b.lo);

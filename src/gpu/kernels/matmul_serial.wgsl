@@ -6,8 +6,8 @@ fn matmul_serial(@builtin(global_invocation_id) id: vec3<u32>) {
     let first = id.y * TILE;
     if (p >= n_pairs() || first >= n_kind_rows()) { return; }
     let rows = weight_rows(p);
-    var a = rows.x * constants.n_blocks;
-    var b = rows.y * constants.n_blocks;
+    var a = row_start(rows.x);
+    var b = row_start(rows.y);
     var x = constants.x + (first_kind_row() + first) * constants.x_stride;
     var sums: Sums;
     for (var i = 0u; i < constants.n_blocks; i++) {

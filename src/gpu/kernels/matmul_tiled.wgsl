@@ -19,6 +19,7 @@ fn matmul_tiled(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocati
     let half = lane % 2u;
     let staged_pair = weight_rows(min(first_pair + staged / 2u, n_pairs() - 1u));
     let weight_row = select(staged_pair.x, staged_pair.y, staged % 2u == 1u);
+    let start = row_start(weight_row);
     let activation_row = first_kind_row() + min(first + staged, n_rows - 1u);
     let x = constants.x + activation_row * constants.x_stride;
     let pair = (lane % 8u) * 2u;
@@ -28,7 +29,7 @@ fn matmul_tiled(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocati
     var a1 = vec4<f32>(0.0);
     var b1 = vec4<f32>(0.0);
     for (var i = 0u; i < constants.n_blocks; i++) {
-        let block = weight_row * constants.n_blocks + i;
+        let block = start + i;
         let words = block_words(block);
         let scale = block_scale(block);
         let first_half = decode8(words, scale, 2u * half);

@@ -1,0 +1,236 @@
+//! Every block type against the values that GGML's own package decodes: on the processor, and on the device in both variants;
+//! natively and in Chromium.
+#![cfg(feature = "gpu")]
+#![allow(missing_docs, clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+#[path = "support/gguf_writer.rs"]
+mod gguf_writer;
+#[macro_use]
+#[path = "support/gpu_test.rs"]
+mod gpu_test;
+#[path = "support/reference.rs"]
+mod reference;
+#[path = "support/safetensors.rs"]
+mod safetensors;
+
+use std::rc::Rc;
+
+use pagelm::format::block::BlockType;
+use pagelm::format::decode::{DECODED, decode};
+use pagelm::format::quantize::{QuantizeError, TARGETS, quantize};
+use pagelm::gpu::Gpu;
+use pagelm::gpu::layout::{Buffer, Capacity};
+use pagelm::gpu::model::GpuModel;
+use pagelm::gpu::shader::Variant;
+use pagelm::plan::batch::{Batch, RowKind};
+use pagelm::plan::{
+    Device as _, KvType, Matrix, MatrixId, MatrixPart, Op, Plan, RmsNorm, Sizes, Vector, VectorId,
+};
+use reference::Reference;
+use safetensors::{tensor_bytes, tensor_values};
+
+#[cfg(target_arch = "wasm32")]
+wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);
+
+/// `TYPE.blocks` as bytes and `TYPE.values` as f32: 5 rows of 512 values, the last row's scales subnormal f16.
+const BLOCKS: &[u8] = include_bytes!("fixtures/gguf-blocks/blocks.safetensors");
+/// `values`, and `TYPE` as bytes: what `gguf-py` quantizes them to (`quantize.py` beside it).
+const QUANTIZED: &[u8] = include_bytes!("fixtures/quantize/quantized.safetensors");
+const VARIANTS: [Variant; 2] = [Variant::Serial, Variant::Workgroup];
+const CAPACITY: Capacity = Capacity { decode_rows: 8, prefill_rows: 64, logit_rows: 1, context: 64 };
+const VOCAB_SIZE: usize = 41;
+const MLP_WIDTH: usize = 32;
+/// As for every kernel that keeps f32: tests/kernels.rs.
+const BOUND: f64 = 1e-5;
+
+fn blocks_of(block_type: BlockType) -> (&'static [u8], Vec<f32>) {
+    let name = block_type.name();
+    (tensor_bytes(BLOCKS, &format!("{name}.blocks")), tensor_values(BLOCKS, &format!("{name}.values")))
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+gpu_test!(blocks_decode_to_the_values_of_ggml, async {
+    for block_type in DECODED {
+        let (bytes, expected) = blocks_of(block_type);
+        let mut values = vec![0.5];
+        decode(block_type, bytes, &mut values).unwrap();
+        assert_eq!(values.remove(0), 0.5, "values are appended");
+        assert_eq!(bits(&values), bits(&expected), "{block_type}");
+    }
+});
+
+/// A matrix whose rows are other mixtures of the fixture's blocks each: as a file has it, and its values.
+fn mixture(block_type: BlockType, n_rows: usize, n_columns: usize) -> (Vec<u8>, Vec<f32>) {
+    let (blocks, values) = blocks_of(block_type);
+    let chunk_len = block_type.block_len().max(32) as usize;
+    let chunk_bytes = block_type.row_bytes(chunk_len as u64).unwrap() as usize;
+    let n_chunks = values.len() / chunk_len;
+    let (mut mixed_bytes, mut mixed_values) = (Vec::new(), Vec::new());
+    for row in 0..n_rows {
+        for chunk in 0..n_columns / chunk_len {
+            // 7 shares no divisor with the number of chunks, so all are met.
+            let from = (row * 7 + chunk) % n_chunks;
+            mixed_bytes.extend(&blocks[from * chunk_bytes..][..chunk_bytes]);
+            mixed_values.extend(&values[from * chunk_len..][..chunk_len]);
+        }
+    }
+    (mixed_bytes, mixed_values)
+}
+
+/// An embedding and a gated MLP, all weights of one type: what an embedding row decodes to can be read, and every kernel
+/// that multiplies is in the MLP.
+fn plan(block_type: BlockType, n_columns: usize) -> Plan {
+    let matrix = |parts: &[usize]| Matrix {
+        parts: parts.iter().map(|n_rows| MatrixPart { tensor: "tensor".into(), n_rows: *n_rows }).collect(),
+        n_columns,
+        block_type,
+    };
+    Plan {
+        sizes: Sizes {
+            n_layers: 1,
+            width: n_columns,
+            n_heads: 1,
+            n_kv_heads: 1,
+            head_dim: 32,
+            mlp_width: MLP_WIDTH,
+            vocab_size: VOCAB_SIZE,
+        },
+        rotary_frequencies: vec![1.0; 16],
+        kv: KvType::F32,
+        matrices: vec![matrix(&[VOCAB_SIZE]), matrix(&[MLP_WIDTH, MLP_WIDTH])],
+        vectors: vec![Vector { tensor: "norm".into(), len: n_columns }],
+        ops: vec![
+            Op::Embed { table: MatrixId(0) },
+            Op::GatedMlp { norm: RmsNorm { weight: VectorId(0), epsilon: 1e-12 }, weights: MatrixId(1) },
+        ],
+    }
+}
+
+fn batch(kind: RowKind, tokens: impl Iterator<Item = usize>) -> Batch {
+    let mut batch = Batch::default();
+    let sequence = batch.push_sequence(&[0, 1]);
+    for (position, token) in tokens.enumerate() {
+        batch.push_row(kind, sequence, token as u32, position as u32, false);
+    }
+    batch
+}
+
+/// max|Δ| / max|reference|; NaN is infinitely wrong.
+fn error(got: &[f32], expected: &[f64]) -> f64 {
+    let greatest = expected.iter().fold(f64::MIN_POSITIVE, |m, v| m.max(v.abs()));
+    let deltas = got.iter().zip(expected).map(|(g, e)| (f64::from(*g) - e).abs());
+    deltas.fold(0.0, |m, d| if d.is_nan() { f64::INFINITY } else { f64::max(m, d) }) / greatest
+}
+
+/// Decodes every row on the device, then multiplies by all: rows of prompts together, decoding ones in every tile.
+async fn check(block_type: BlockType, n_columns: usize, gpu: Gpu) {
+    let label = format!("{block_type}, {n_columns} columns, {:?}", gpu.variant());
+    let plan = plan(block_type, n_columns);
+    let embedding = mixture(block_type, VOCAB_SIZE, n_columns);
+    let gate_up = mixture(block_type, 2 * MLP_WIDTH, n_columns);
+    // Keeps what the gate sees near 1, where it is neither open nor shut.
+    let greatest = gate_up.1.iter().fold(0f32, |m, v| m.max(v.abs()));
+    let norm = vec![2.0 / (greatest * (n_columns as f32).sqrt()); n_columns];
+    let mut reference =
+        Reference::new(&plan, vec![embedding.1.clone(), gate_up.1.clone()], vec![norm.clone()]);
+    let mut model = GpuModel::new(Rc::new(gpu), plan, CAPACITY, 64).await.unwrap();
+    for (i, (file, _)) in [&embedding, &gate_up].into_iter().enumerate() {
+        let row_bytes = block_type.row_bytes(n_columns as u64).unwrap() as usize;
+        // Pieces of an odd number of rows, the last one first.
+        for (piece, bytes) in file.chunks(row_bytes * 3).enumerate().collect::<Vec<_>>().into_iter().rev() {
+            model.write_rows(MatrixId(i), piece * 3, bytes);
+        }
+    }
+    model.write_vector(VectorId(0), &norm);
+    model.flush().await.unwrap();
+
+    let mut batches = vec![batch(RowKind::Prefill, 0..VOCAB_SIZE)];
+    batches
+        .extend([1, 2, 3, 8].map(|n_rows| batch(RowKind::Decode, (0..n_rows).map(|row| row * 4 + n_rows))));
+    let layout = model.layout().clone();
+    for batch in batches {
+        let ticket = model.submit(&batch);
+        model.read(ticket).await.unwrap();
+        let hidden = model.read_activations(Buffer::Hidden).await.unwrap();
+        let outputs = model.read_activations(Buffer::Outputs).await.unwrap();
+        let expected = reference.step(&batch);
+        for (row, token) in batch.tokens.iter().enumerate() {
+            let what = format!("{label}: row {row} of {}", batch.n_rows());
+            let values = &hidden[row * n_columns..][..n_columns];
+            let wanted = &embedding.1[*token as usize * n_columns..][..n_columns];
+            // The embedding's factor of 1 may drop the sign of a zero, which == does not see.
+            assert!(values == wanted, "{what}: {values:?} instead of {wanted:?}");
+            let gated = &outputs[layout.gated as usize + row * MLP_WIDTH..][..MLP_WIDTH];
+            let found = error(gated, &expected.gated[row]);
+            assert!(found <= BOUND, "{what}: the product is off by {found:.2e}");
+        }
+    }
+}
+
+gpu_test!(every_type_decodes_and_multiplies_on_the_device, async {
+    for variant in VARIANTS {
+        for block_type in DECODED {
+            let gpu = || async { Gpu::open(None).await.unwrap().with_variant(variant) };
+            check(block_type, 512, gpu().await).await;
+            if block_type.block_len() <= 32 {
+                // Rows of an odd number of groups, in bindings of an odd number of rows.
+                check(block_type, 96, gpu().await.with_max_matrix_bytes(96 * 4 * 22)).await;
+            }
+        }
+    }
+});
+
+gpu_test!(values_quantize_to_the_bytes_of_ggml, async {
+    let values = tensor_values(QUANTIZED, "values");
+    for block_type in TARGETS {
+        let mut bytes = vec![7];
+        quantize(block_type, &values, &mut bytes).unwrap();
+        assert_eq!(bytes.remove(0), 7, "blocks are appended");
+        let expected = tensor_bytes(QUANTIZED, block_type.name());
+        let block_bytes = block_type.block_bytes() as usize;
+        for (i, (block, wanted)) in bytes.chunks(block_bytes).zip(expected.chunks(block_bytes)).enumerate() {
+            assert_eq!(block, wanted, "{block_type}: block {i}");
+        }
+        assert_eq!(bytes.len(), expected.len());
+    }
+});
+
+gpu_test!(what_cannot_be_stored_is_refused_and_named, async {
+    let mut bytes = Vec::new();
+    for block_type in TARGETS {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let mut values = [0.25; 64];
+            values[41] = bad;
+            let error = quantize(block_type, &values, &mut bytes).unwrap_err();
+            assert!(matches!(error, QuantizeError::NotFinite { index: 41, .. }), "{block_type}: {error}");
+        }
+        let largest = match block_type {
+            BlockType::F32 => continue,
+            BlockType::BF16 => f32::from_bits(0x7f7f_7fff),
+            BlockType::F16 => 65519.996,
+            BlockType::Q8_0 => 8_321_039.5,
+            BlockType::Q4_0 => 524_159.97,
+            other => panic!("{other} is not tested"),
+        };
+        let mut values = [0.0; 32];
+        values[3] = -largest;
+        let mut stored = Vec::new();
+        let mut decoded = Vec::new();
+        quantize(block_type, &values, &mut stored).unwrap();
+        decode(block_type, &stored, &mut decoded).unwrap();
+        assert!(decoded[3].is_finite() && decoded[3] < -0.99 * largest, "{block_type}: {}", decoded[3]);
+        values[3] = -largest.next_up();
+        let error = quantize(block_type, &values, &mut bytes).unwrap_err();
+        assert_eq!(error, QuantizeError::TooLarge { index: 3, value: values[3], block_type });
+    }
+    for block_type in [BlockType::Q8_0, BlockType::Q4_0] {
+        let error = quantize(block_type, &[1.0; 33], &mut bytes).unwrap_err();
+        assert_eq!(error, QuantizeError::Length { block_type, n_values: 33 });
+    }
+    let error = quantize(BlockType::Q4_K, &[1.0; 256], &mut bytes).unwrap_err();
+    assert_eq!(error, QuantizeError::BlockType { block_type: BlockType::Q4_K });
+    assert!(bytes.is_empty(), "what was refused left nothing behind");
+});
