@@ -269,7 +269,8 @@ async fn write_weights(
     let mut unflushed = 0;
     for (i, vector) in plan.vectors.iter().enumerate() {
         let tensor = checkpoint.tensor(&vector.tensor).expect("the recorder checked it");
-        let Origin::Stored { offset_bytes, .. } = tensor.origin;
+        let crate::format::checkpoint::Origin::Stored(stored) = &tensor.origin else { unreachable!() };
+        let offset_bytes = stored.offset_bytes;
         let bytes = source.read(offset_bytes, tensor.n_bytes() as usize).await?;
         let values: Vec<f32> =
             bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
@@ -282,7 +283,8 @@ async fn write_weights(
         let mut first_row = 0;
         for part in &matrix.parts {
             let tensor = checkpoint.tensor(&part.tensor).expect("the recorder checked it");
-            let Origin::Stored { offset_bytes, .. } = tensor.origin;
+            let crate::format::checkpoint::Origin::Stored(stored) = &tensor.origin else { unreachable!() };
+        let offset_bytes = stored.offset_bytes;
             let row_bytes = tensor.row_bytes as usize;
             let piece_rows = (PIECE_BYTES / row_bytes).max(1);
             for row in (0..part.n_rows).step_by(piece_rows) {
