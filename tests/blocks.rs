@@ -40,6 +40,8 @@ const VARIANTS: [Variant; 2] = [Variant::Serial, Variant::Workgroup];
 const CAPACITY: Capacity = Capacity { decode_rows: 8, prefill_rows: 64, logit_rows: 1, context: 64 };
 const VOCAB_SIZE: usize = 41;
 const MLP_WIDTH: usize = 32;
+/// A binding that holds 30 rows of 96 values in 4 bits, so that matrices of all types are split over several.
+const NARROW_BYTES: u64 = 30 * 64;
 /// As for every kernel that keeps f32: tests/kernels.rs.
 const BOUND: f64 = 1e-5;
 
@@ -126,7 +128,7 @@ fn error(got: &[f32], expected: &[f64]) -> f64 {
 }
 
 /// Decodes every row on the device, then multiplies by all: rows of prompts together, decoding ones in every tile.
-async fn check(block_type: BlockType, n_columns: usize, gpu: Gpu) {
+async fn check(block_type: BlockType, n_columns: usize, gpu: &Rc<Gpu>) {
     let label = format!("{block_type}, {n_columns} columns, {:?}", gpu.variant());
     let plan = plan(block_type, n_columns);
     let embedding = mixture(block_type, VOCAB_SIZE, n_columns);
@@ -136,7 +138,7 @@ async fn check(block_type: BlockType, n_columns: usize, gpu: Gpu) {
     let norm = vec![2.0 / (greatest * (n_columns as f32).sqrt()); n_columns];
     let mut reference =
         Reference::new(&plan, vec![embedding.1.clone(), gate_up.1.clone()], vec![norm.clone()]);
-    let mut model = GpuModel::new(Rc::new(gpu), plan, CAPACITY, 64).await.unwrap();
+    let mut model = GpuModel::new(Rc::clone(gpu), plan, CAPACITY, 64).await.unwrap();
     for (i, (file, _)) in [&embedding, &gate_up].into_iter().enumerate() {
         let row_bytes = block_type.row_bytes(n_columns as u64).unwrap() as usize;
         // Pieces of an odd number of rows, the last one first.
@@ -162,7 +164,9 @@ async fn check(block_type: BlockType, n_columns: usize, gpu: Gpu) {
             let values = &hidden[row * n_columns..][..n_columns];
             let wanted = &embedding.1[*token as usize * n_columns..][..n_columns];
             // The embedding's factor of 1 may drop the sign of a zero, which == does not see.
-            assert!(values == wanted, "{what}: {values:?} instead of {wanted:?}");
+            if let Some(i) = (0..n_columns).find(|i| values[*i] != wanted[*i]) {
+                panic!("{what}: value {i} decodes to {:e} instead of {:e}", values[i], wanted[i]);
+            }
             let gated = &outputs[layout.gated as usize + row * MLP_WIDTH..][..MLP_WIDTH];
             let found = error(gated, &expected.gated[row]);
             assert!(found <= BOUND, "{what}: the product is off by {found:.2e}");
@@ -172,14 +176,25 @@ async fn check(block_type: BlockType, n_columns: usize, gpu: Gpu) {
 
 gpu_test!(every_type_decodes_and_multiplies_on_the_device, async {
     for variant in VARIANTS {
+        let open = || async { Gpu::open(None).await.unwrap().with_variant(variant) };
+        let gpu = Rc::new(open().await);
+        let narrow = Rc::new(open().await.with_max_matrix_bytes(NARROW_BYTES));
         for block_type in DECODED {
-            let gpu = || async { Gpu::open(None).await.unwrap().with_variant(variant) };
-            check(block_type, 512, gpu().await).await;
+            check(block_type, 512, &gpu).await;
             if block_type.block_len() <= 32 {
-                // Rows of an odd number of groups, in bindings of an odd number of rows.
-                check(block_type, 96, gpu().await.with_max_matrix_bytes(96 * 4 * 22)).await;
+                check(block_type, 96, &narrow).await;
             }
         }
+    }
+});
+
+gpu_test!(other_types_are_refused_with_a_list_of_what_works, async {
+    let gpu = Rc::new(Gpu::open(None).await.unwrap());
+    for block_type in BlockType::all().filter(|block_type| !DECODED.contains(block_type)) {
+        let refused = GpuModel::new(Rc::clone(&gpu), plan(block_type, 512), CAPACITY, 64).await;
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains(&format!("tensor tensor is stored as {block_type},")), "{text}");
+        assert!(DECODED.iter().all(|works| text.contains(works.name())), "{text}");
     }
 });
 

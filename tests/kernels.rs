@@ -89,10 +89,7 @@ const SHAPES: [Shape; 10] = [
         ..shape(sizes(256, [4, 4], 64, 96, 33), Q3_K, SPLIT, KvType::F32)
     },
     // An odd number of groups a row.
-    Shape {
-        qkv: [Q4_0, MXFP4, IQ4_NL],
-        ..shape(sizes(96, [3, 1], 32, 160, 37), Q4_0, SPLIT, KvType::F32)
-    },
+    Shape { qkv: [Q4_0, MXFP4, IQ4_NL], ..shape(sizes(96, [3, 1], 32, 160, 37), Q4_0, SPLIT, KvType::F32) },
 ];
 
 async fn device(variant: Variant) -> Gpu {

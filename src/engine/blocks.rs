@@ -1,6 +1,100 @@
-//! Which blocks of the KV pool are free.
+//! Which blocks of the KV caches are free.
 //!
-//! Invariant: every block is either free or owned by exactly one sequence.
+//! Invariant: every block is either free or owned by exactly one sequence. A sequence owns blocks in every cache of the
+//! model; in one with a window they are a ring, so that a block behind the window serves again.
+
+use crate::plan::batch::BLOCK_TOKENS;
+
+/// One of a model's caches, as the scheduler sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheConfig {
+    /// Blocks of its pool, [`BLOCK_TOKENS`] tokens each.
+    pub n_blocks: usize,
+    /// Most blocks that a sequence has use for, where layers see only a window: the position p lies in the
+    /// (p / 32 mod ring)-th of them.
+    pub ring_blocks: Option<usize>,
+}
+
+impl CacheConfig {
+    /// Blocks for so many tokens of a sequence.
+    pub fn blocks_for(&self, n_tokens: usize) -> usize {
+        let n_blocks = n_tokens.div_ceil(BLOCK_TOKENS);
+        self.ring_blocks.map_or(n_blocks, |ring| n_blocks.min(ring))
+    }
+
+    /// Most tokens of a sequence that has the pool to itself.
+    pub fn max_tokens(&self) -> usize {
+        let is_endless = self.ring_blocks.is_some_and(|ring| ring <= self.n_blocks);
+        if is_endless { usize::MAX } else { self.n_blocks * BLOCK_TOKENS }
+    }
+}
+
+/// The pools of all caches, and how a sequence uses them.
+#[derive(Debug)]
+pub(super) struct Pools {
+    caches: Vec<CacheConfig>,
+    pools: Vec<BlockPool>,
+}
+
+impl Pools {
+    /// Pools of free blocks.
+    pub(super) fn new(caches: &[CacheConfig]) -> Self {
+        let pools = caches.iter().map(|cache| BlockPool::new(cache.n_blocks)).collect();
+        Self { caches: caches.to_vec(), pools }
+    }
+
+    /// No blocks, in each cache.
+    pub(super) fn no_blocks(&self) -> Vec<Vec<u32>> {
+        vec![Vec::new(); self.pools.len()]
+    }
+
+    /// Blocks in all.
+    pub(super) fn n_blocks(&self) -> usize {
+        self.pools.iter().map(BlockPool::n_blocks).sum()
+    }
+
+    /// Blocks that nobody owns.
+    pub(super) fn n_free(&self) -> usize {
+        self.pools.iter().map(BlockPool::n_free).sum()
+    }
+
+    /// Whether every pool has blocks for so many tokens, and `spare` besides.
+    pub(super) fn have_room(&self, n_tokens: usize, spare: usize) -> bool {
+        let mut each = self.caches.iter().zip(&self.pools);
+        each.all(|(cache, pool)| pool.n_free() >= cache.blocks_for(n_tokens) + spare)
+    }
+
+    /// Gives an owner what it lacks for so many tokens, or as much of it as is there; whether that suffices.
+    pub(super) fn grow(&mut self, blocks: &mut [Vec<u32>], n_tokens: usize) -> bool {
+        let mut suffices = true;
+        for ((cache, pool), blocks) in self.caches.iter().zip(&mut self.pools).zip(blocks) {
+            let n_lacking = cache.blocks_for(n_tokens).saturating_sub(blocks.len());
+            blocks.extend((0..n_lacking).map_while(|_| pool.allocate()));
+            suffices &= blocks.len() >= cache.blocks_for(n_tokens);
+        }
+        suffices
+    }
+
+    /// Takes back all blocks of an owner.
+    pub(super) fn release(&mut self, blocks: &mut [Vec<u32>]) {
+        for (pool, blocks) in self.pools.iter_mut().zip(blocks) {
+            pool.release(blocks);
+        }
+    }
+
+    /// The block of each position of an owner in each cache, for so many tokens: (caches)(blocks)
+    pub(super) fn tables(&self, blocks: &[Vec<u32>], n_tokens: usize) -> Vec<Vec<u32>> {
+        let n_blocks = n_tokens.div_ceil(BLOCK_TOKENS);
+        let around = |ring: &Vec<u32>| ring.iter().copied().cycle().take(n_blocks).collect();
+        blocks.iter().map(around).collect()
+    }
+
+    /// Whether `owners` own, without overlap, just the blocks that are not free.
+    pub(super) fn are_partitioned<'a>(&self, owners: impl Iterator<Item = &'a [Vec<u32>]> + Clone) -> bool {
+        let of_cache = |cache: usize| owners.clone().map(move |blocks| blocks[cache].as_slice());
+        self.pools.iter().enumerate().all(|(cache, pool)| pool.is_partitioned(of_cache(cache)))
+    }
+}
 
 /// Hands out blocks, and takes them back.
 #[derive(Debug)]

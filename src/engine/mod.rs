@@ -12,7 +12,7 @@
 //!   it is prefilled again later from prompt and output, without emitting anything twice.
 //! - Every sequence has lag 0: while a step with its rows is in flight, it is left out of the next.
 
-mod blocks;
+pub mod blocks;
 pub mod logprobs;
 pub mod params;
 mod sampler;
@@ -20,6 +20,7 @@ mod scheduler;
 mod sequence;
 
 use crate::plan::batch::{BLOCK_TOKENS, Batch};
+use blocks::CacheConfig;
 use logprobs::{TokenLogprobs, log_softmax_at};
 use params::{ParamError, SamplingParams};
 use sampler::Sampler;
@@ -30,10 +31,10 @@ use sequence::Sequence;
 pub const MAX_IN_FLIGHT: usize = 2;
 
 /// What the engine has to work with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Blocks of the KV pool, [`BLOCK_TOKENS`] tokens each.
-    pub n_blocks: usize,
+    /// The KV caches of the model, at least one.
+    pub caches: Vec<CacheConfig>,
     /// Most tokens of a sequence, prompt and output together.
     pub context: usize,
     /// Logits of a row.
@@ -46,9 +47,10 @@ pub struct EngineConfig {
 }
 
 impl EngineConfig {
-    /// Tokens at which a sequence ends: the context, or what the pool holds and the one token sampled from it.
+    /// Tokens at which a sequence ends: the context, or what the caches hold and the one token sampled from it.
     fn max_tokens_of_sequence(&self) -> usize {
-        self.context.min(self.n_blocks * BLOCK_TOKENS + 1)
+        let most = self.caches.iter().map(CacheConfig::max_tokens).min().expect("a model has a cache");
+        self.context.min(most.saturating_add(1))
     }
 }
 
@@ -223,19 +225,21 @@ impl Engine {
     /// If a number of the configuration is 0, the context holds less than two tokens, or a slot of the pool or a
     /// position of the context has no `u32`.
     pub fn new(config: EngineConfig) -> Self {
-        assert!(config.n_blocks > 0 && config.vocab_size > 0, "a pool and a vocabulary hold something");
+        assert!(!config.caches.is_empty() && config.vocab_size > 0, "a model has a cache and a vocabulary");
+        assert!(config.caches.iter().all(|cache| cache.n_blocks > 0), "a pool holds something");
         assert!(config.context > 1, "a context holds a prompt and an answer");
         assert!(config.max_sequences > 0 && config.max_logit_rows > 0, "a step has room for a sequence");
         let has_u32 = |n: Option<usize>| n.is_some_and(|n| u32::try_from(n).is_ok());
-        assert!(has_u32(config.n_blocks.checked_mul(BLOCK_TOKENS)), "a slot is a u32");
+        let n_slots = |cache: &CacheConfig| cache.n_blocks.checked_mul(BLOCK_TOKENS);
+        assert!(config.caches.iter().map(n_slots).all(has_u32), "a slot is a u32");
         assert!(
             has_u32(Some(config.context)) && has_u32(Some(config.vocab_size)),
             "positions and token ids are u32"
         );
         Self {
-            config,
             scheduler: Scheduler::new(&config),
             sampler: Sampler::new(config.vocab_size),
+            config,
             in_flight: Vec::new(),
             n_steps: 0,
             n_sequences: 0,
@@ -244,7 +248,7 @@ impl Engine {
 
     /// Takes in a request that can run, at the end of those that wait.
     pub fn add(&mut self, request: SequenceRequest) -> Result<SequenceId, AddError> {
-        let EngineConfig { n_blocks, context, vocab_size, .. } = self.config;
+        let EngineConfig { ref caches, context, vocab_size, .. } = self.config;
         let prompt_tokens = request.prompt.len();
         if prompt_tokens == 0 {
             return Err(AddError::EmptyPrompt);
@@ -252,8 +256,8 @@ impl Engine {
         if prompt_tokens >= context {
             return Err(AddError::PromptExceedsContext { prompt_tokens, context });
         }
-        let needed = prompt_tokens.div_ceil(BLOCK_TOKENS);
-        if needed > n_blocks {
+        if let Some(cache) = caches.iter().find(|cache| prompt_tokens > cache.max_tokens()) {
+            let (needed, n_blocks) = (cache.blocks_for(prompt_tokens), cache.n_blocks);
             return Err(AddError::PromptExceedsPool { prompt_tokens, needed, n_blocks });
         }
         if let Some(index) = request.prompt.iter().position(|&token| token as usize >= vocab_size) {

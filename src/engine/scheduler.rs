@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 
-use super::blocks::BlockPool;
+use super::blocks::Pools;
 use super::sequence::{Sequence, State};
 use super::{Budget, EngineConfig, SequenceId, Stats};
 use crate::plan::batch::{Batch, RowKind};
@@ -32,7 +32,7 @@ struct Draft {
 #[derive(Debug)]
 pub(super) struct Scheduler {
     sequences: BTreeMap<SequenceId, Sequence>,
-    blocks: BlockPool,
+    pools: Pools,
     max_running: usize,
     max_logit_rows: usize,
     n_turns: u64,
@@ -44,7 +44,7 @@ impl Scheduler {
     pub(super) fn new(config: &EngineConfig) -> Self {
         Self {
             sequences: BTreeMap::new(),
-            blocks: BlockPool::new(config.n_blocks),
+            pools: Pools::new(&config.caches),
             max_running: config.max_sequences.min(config.max_logit_rows),
             max_logit_rows: config.max_logit_rows,
             n_turns: 0,
@@ -53,7 +53,8 @@ impl Scheduler {
     }
 
     /// Takes in a sequence that waits.
-    pub(super) fn add(&mut self, id: SequenceId, sequence: Sequence) {
+    pub(super) fn add(&mut self, id: SequenceId, mut sequence: Sequence) {
+        sequence.blocks = self.pools.no_blocks();
         self.sequences.insert(id, sequence);
     }
 
@@ -69,7 +70,7 @@ impl Scheduler {
     /// Drops a sequence and frees its blocks.
     pub(super) fn remove(&mut self, id: SequenceId) {
         let mut sequence = self.sequences.remove(&id).expect("a sequence is removed once");
-        self.blocks.release(&mut sequence.blocks);
+        self.pools.release(&mut sequence.blocks);
     }
 
     /// Rows of a sequence were computed. None if it was cancelled meanwhile and is now dropped.
@@ -118,8 +119,8 @@ impl Scheduler {
             running,
             waiting: self.sequences.len() - running,
             steps_in_flight: 0,
-            free_blocks: self.blocks.n_free(),
-            n_blocks: self.blocks.n_blocks(),
+            free_blocks: self.pools.n_free(),
+            n_blocks: self.pools.n_blocks(),
             preemptions: self.n_preemptions,
         }
     }
@@ -132,7 +133,7 @@ impl Scheduler {
     /// In debug builds, panics if a block is leaked or owned twice.
     pub(super) fn assert_blocks(&self) {
         debug_assert!(
-            self.blocks.is_partitioned(self.sequences.values().map(|sequence| sequence.blocks.as_slice())),
+            self.pools.are_partitioned(self.sequences.values().map(|sequence| sequence.blocks.as_slice())),
             "every block is free or owned once"
         );
     }
@@ -165,12 +166,10 @@ impl Scheduler {
     /// Sees that a decoding sequence owns a block for its next row, at the cost of later arrivals or else of its own.
     fn make_room(&mut self, id: SequenceId) -> bool {
         loop {
-            if self.sequence(id).has_room() {
+            let sequence = self.sequences.get_mut(&id).expect("a sequence stays until it is removed");
+            let n_tokens = sequence.n_cached() + 1;
+            if self.pools.grow(&mut sequence.blocks, n_tokens) {
                 return true;
-            }
-            if let Some(block) = self.blocks.allocate() {
-                self.sequence(id).blocks.push(block);
-                continue;
             }
             let later = self.sequences.range((Excluded(id), Unbounded)).rev();
             let victim =
@@ -202,7 +201,7 @@ impl Scheduler {
 
     fn release(&mut self, id: SequenceId) {
         let sequence = self.sequences.get_mut(&id).expect("a sequence stays until it is removed");
-        self.blocks.release(&mut sequence.blocks);
+        self.pools.release(&mut sequence.blocks);
         sequence.rewind();
     }
 
@@ -212,12 +211,12 @@ impl Scheduler {
         let waiting: Vec<_> =
             self.sequences.iter().filter(|(_, s)| !s.is_running()).map(|(&id, _)| id).collect();
         for (n_running, id) in (self.n_running()..).zip(waiting) {
-            let n_needed = self.sequence(id).n_blocks_needed();
-            if n_running >= self.max_running || self.blocks.n_free() < n_needed + n_running {
+            let sequence = self.sequences.get_mut(&id).expect("a sequence stays until it is removed");
+            let n_tokens = sequence.tokens().len();
+            if n_running >= self.max_running || !self.pools.have_room(n_tokens, n_running) {
                 break;
             }
-            let sequence = self.sequences.get_mut(&id).expect("a sequence stays until it is removed");
-            sequence.blocks.extend((0..n_needed).map_while(|_| self.blocks.allocate()));
+            assert!(self.pools.grow(&mut sequence.blocks, n_tokens), "there is room");
             sequence.state = State::Ready;
             self.take_turn(id);
         }
@@ -248,8 +247,8 @@ impl Scheduler {
 
     /// Puts a sequence's tokens up to `end` into the step.
     fn place(&mut self, draft: &mut Draft, id: SequenceId, kind: RowKind, end: usize) {
-        let sequence = self.sequence(id);
-        let index = draft.batch.push_sequence(&sequence.blocks);
+        let sequence = self.sequences.get_mut(&id).expect("a sequence stays until it is removed");
+        let index = draft.batch.push_sequence(self.pools.tables(&sequence.blocks, end));
         let n_logits_before = draft.batch.logit_rows.len();
         let start = sequence.n_cached();
         for position in start..end {

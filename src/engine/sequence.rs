@@ -29,8 +29,8 @@ pub(super) struct Sequence {
     n_prompt: usize,
     params: SamplingParams,
     pub(super) state: State,
-    /// In order of position.
-    pub(super) blocks: Vec<u32>,
+    /// In each cache, in order of position: (caches)(blocks)
+    pub(super) blocks: Vec<Vec<u32>>,
     n_cached: usize,
     /// Tokens before this one are computed as prefill rows: the prompt, and after a restart the output so far.
     prefill_end: usize,
@@ -106,16 +106,6 @@ impl Sequence {
         if self.n_cached < self.prefill_end { RowKind::Prefill } else { RowKind::Decode }
     }
 
-    /// Blocks that all its tokens need.
-    pub(super) fn n_blocks_needed(&self) -> usize {
-        self.tokens.len().div_ceil(BLOCK_TOKENS)
-    }
-
-    /// Whether it owns a block for its next row.
-    pub(super) fn has_room(&self) -> bool {
-        self.n_cached < self.blocks.len() * BLOCK_TOKENS
-    }
-
     /// Whether the logits of a position are of use: the next token's, or those of a prompt token not yet reported.
     pub(super) fn wants_logits(&self, position: usize) -> bool {
         let next = position + 1;
@@ -154,7 +144,7 @@ impl Sequence {
 
     /// Nothing is cached any more; the tokens so far will be prefilled. The caller has taken the blocks.
     pub(super) fn rewind(&mut self) {
-        assert!(self.blocks.is_empty(), "a sequence that waits owns no block");
+        assert!(self.blocks.iter().all(Vec::is_empty), "a sequence that waits owns no block");
         self.state = State::Waiting;
         self.n_cached = 0;
         self.prefill_end = self.tokens.len();

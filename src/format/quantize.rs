@@ -73,8 +73,7 @@ fn check(block_type: BlockType, values: &[f32]) -> Result<(), QuantizeError> {
     if !values.len().is_multiple_of(block_type.block_len() as usize) {
         return Err(QuantizeError::Length { block_type, n_values: values.len() });
     }
-    // `<` is false for NaN too.
-    match values.iter().copied().enumerate().find(|(_, value)| !(value.abs() < limit)) {
+    match values.iter().copied().enumerate().find(|(_, value)| value.is_nan() || value.abs() >= limit) {
         None => Ok(()),
         Some((index, value)) if value.is_finite() => {
             Err(QuantizeError::TooLarge { index, value, block_type })

@@ -1,6 +1,8 @@
 //! How bytes of a file become the rows that a checkpoint presents: arranged as GGUF wants them, decoded where that takes
 //! arithmetic, and packed in the type asked for. A float that is no finite number is refused.
 
+use std::borrow::Cow;
+
 use super::block::BlockType;
 use super::checkpoint::{Origin, Tensor};
 use super::decode::{self, DecodeError};
@@ -105,7 +107,7 @@ impl Tensor {
         stored: &Stored,
         first_row: u64,
         n_rows: u64,
-        bytes: Vec<u8>,
+        bytes: Cow<'_, [u8]>,
     ) -> Result<Vec<u8>, WeightError> {
         let bytes = self.arrange(stored, first_row, n_rows, bytes);
         if let Some(index) = first_not_finite(stored.block_type, &bytes) {
@@ -126,12 +128,12 @@ impl Tensor {
     }
 
     /// The rows asked for in the order presented, still as they are stored.
-    fn arrange(&self, stored: &Stored, first_row: u64, n_rows: u64, bytes: Vec<u8>) -> Vec<u8> {
+    fn arrange(&self, stored: &Stored, first_row: u64, n_rows: u64, bytes: Cow<'_, [u8]>) -> Vec<u8> {
         // All of these are less than what is in memory already.
         let (first, n, row_len) = (first_row as usize, n_rows as usize, self.row_len() as usize);
         let value_bytes = stored.block_type.block_bytes() as usize;
         match stored.arrangement {
-            Arrangement::AsIs | Arrangement::PlusOne => bytes,
+            Arrangement::AsIs | Arrangement::PlusOne => bytes.into_owned(),
             Arrangement::HeadRows { head_rows } => {
                 let head_rows = head_rows as usize;
                 let (first, n, unit_bytes) = if self.shape.len() > 1 {

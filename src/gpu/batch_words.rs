@@ -9,13 +9,13 @@ const HEADER: usize = 16;
 const NO_SLOT: u32 = u32::MAX;
 
 /// Words that the largest batch takes.
-pub fn capacity_words(capacity: &Capacity) -> usize {
+pub fn capacity_words(capacity: &Capacity, n_caches: usize) -> usize {
     let tables = (capacity.decode_rows + capacity.prefill_rows) * capacity.context.div_ceil(BLOCK_TOKENS);
-    HEADER + 4 * capacity.rows() + capacity.padded_logit_rows() + tables
+    HEADER + (2 + 2 * n_caches) * capacity.rows() + capacity.padded_logit_rows() + n_caches * tables
 }
 
 /// Lays a batch out in `words`, which keeps its allocation from step to step.
-pub fn encode(batch: &Batch, words: &mut Vec<u32>) {
+pub fn encode(batch: &Batch, n_caches: usize, words: &mut Vec<u32>) {
     let first_prefill = batch.n_decode.next_multiple_of(TILE_ROWS);
     let n_rows = first_prefill + batch.n_prefill().next_multiple_of(TILE_ROWS);
     let activation_row =
@@ -23,23 +23,29 @@ pub fn encode(batch: &Batch, words: &mut Vec<u32>) {
     let tokens = HEADER;
     let positions = tokens + n_rows;
     let slots = positions + n_rows;
-    let tables = slots + n_rows;
-    let logit_rows = tables + n_rows;
+    let tables = slots + n_caches * n_rows;
+    let logit_rows = tables + n_caches * n_rows;
     words.clear();
     words.resize(logit_rows, 0);
     words[slots..tables].fill(NO_SLOT);
     words.extend(batch.logit_rows.iter().map(|row| activation_row(*row as usize) as u32));
     let mut starts = Vec::with_capacity(batch.block_tables.len());
-    for table in &batch.block_tables {
-        starts.push(words.len() as u32);
-        words.extend_from_slice(table);
+    for tables in &batch.block_tables {
+        let mut start_of = |table: &Vec<u32>| {
+            let start = words.len() as u32;
+            words.extend_from_slice(table);
+            start
+        };
+        starts.push(tables.iter().map(&mut start_of).collect::<Vec<u32>>());
     }
     for row in 0..batch.n_rows() {
         let to = activation_row(row);
         words[tokens + to] = batch.tokens[row];
         words[positions + to] = batch.positions[row];
-        words[slots + to] = batch.slot(row);
-        words[tables + to] = starts[batch.sequences[row] as usize];
+        for (cache, start) in starts[batch.sequences[row] as usize].iter().enumerate() {
+            words[slots + cache * n_rows + to] = batch.slot(row, cache);
+            words[tables + cache * n_rows + to] = *start;
+        }
     }
     let header = [
         batch.n_decode,
@@ -51,6 +57,7 @@ pub fn encode(batch: &Batch, words: &mut Vec<u32>) {
         slots,
         tables,
         logit_rows,
+        n_rows,
     ];
     for (word, value) in words.iter_mut().zip(header) {
         *word = value as u32;

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::lower::LowerError;
 use super::weights::row_bytes;
-use crate::plan::{Matrix, Plan};
+use crate::plan::{Matrix, Op, Plan};
 
 /// Rows that start a tile: decode rows are padded to this, then come prefill rows.
 pub const TILE_ROWS: usize = 8;
@@ -47,27 +47,43 @@ impl Capacity {
     }
 }
 
+/// Where an activation lies; its rows follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Region {
+    /// In which buffer.
+    pub buffer: Buffer,
+    /// From its start, in f32 values.
+    pub start: u32,
+}
+
 /// Offsets in f32 values, sizes in bytes.
+///
+/// Where heads of q and k are normed, projections are not yet queries: they lie where queries do otherwise, and queries and
+/// what is attended change buffers with each other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
     /// In [`Buffer::Hidden`]: (rows, width)
-    pub hidden: u32,
+    pub hidden: Region,
     /// In [`Buffer::Inputs`]: (rows, width)
-    pub normed: u32,
-    /// In [`Buffer::Inputs`]: (rows, n_heads · head_dim)
-    pub attended: u32,
-    /// In [`Buffer::Inputs`]: (logit rows, width)
-    pub logits_normed: u32,
-    /// In [`Buffer::Outputs`]: (rows, n_heads · head_dim)
-    pub query: u32,
+    pub normed: Region,
+    /// In [`Buffer::Outputs`], where heads are normed: (rows, (n_heads + 2 n_kv_heads) · head_dim)
+    pub projected: Region,
+    /// (rows, n_heads · head_dim)
+    pub query: Region,
+    /// In the buffer that queries are not in: (rows, n_heads · head_dim)
+    pub attended: Region,
+    /// What is normed before it is added to the stream, in the buffer that it is not projected from: (rows, width)
+    pub added: [Region; 2],
     /// In [`Buffer::Outputs`]: (rows, mlp_width)
-    pub gated: u32,
+    pub mlp: Region,
+    /// In [`Buffer::Inputs`]: (logit rows, width)
+    pub logits_normed: Region,
     /// In [`Buffer::Outputs`]: (logit rows, vocab_size)
-    pub logits: u32,
+    pub logits: Region,
     /// In the tables, one a vector of the plan.
     pub vectors: Vec<u32>,
-    /// In the tables: (context, head_dim / 2, cos sin)
-    pub rotary: u32,
+    /// In the tables, one a rotary of the plan: (context, head_dim / 2, cos sin)
+    pub rotaries: Vec<u32>,
     /// Size of [`Buffer::Hidden`].
     pub hidden_bytes: u64,
     /// Size of [`Buffer::Inputs`].
@@ -85,28 +101,44 @@ impl Layout {
         let rows = capacity.rows();
         let logit_rows = capacity.padded_logit_rows();
         let attention = sizes.n_heads * sizes.head_dim;
-        let mut inputs = Regions::default();
+        let norms_heads = has(plan, |op| matches!(op, Op::ProjectQkv { head_norms: Some(_), .. }));
+        let norms_added = has(plan, |op| matches!(op, Op::ProjectAdd { post_norm: Some(_), .. }));
+        let width_if = |is_used: bool, width: usize| if is_used { rows * width } else { 0 };
+        let mut hidden = Regions::of(Buffer::Hidden);
+        let mut inputs = Regions::of(Buffer::Inputs);
+        let mut outputs = Regions::of(Buffer::Outputs);
+        let stream = hidden.take(rows * sizes.width);
         let normed = inputs.take(rows * sizes.width);
-        let attended = inputs.take(rows * attention);
+        let projected =
+            outputs.take(width_if(norms_heads, attention + 2 * sizes.n_kv_heads * sizes.head_dim));
+        let (queries, others) =
+            if norms_heads { (&mut inputs, &mut outputs) } else { (&mut outputs, &mut inputs) };
+        let query = queries.take(rows * attention);
+        let attended = others.take(rows * attention);
+        let added = [
+            inputs.take(width_if(norms_added, sizes.width)),
+            outputs.take(width_if(norms_added, sizes.width)),
+        ];
+        let mlp = outputs.take(rows * sizes.mlp_width);
         let logits_normed = inputs.take(logit_rows * sizes.width);
-        let mut outputs = Regions::default();
-        let query = outputs.take(rows * attention);
-        let gated = outputs.take(rows * sizes.mlp_width);
         let logits = outputs.take(logit_rows * sizes.vocab_size);
-        let mut tables = Regions::default();
-        let vectors = plan.vectors.iter().map(|vector| tables.take(vector.len)).collect();
-        let rotary = tables.take(capacity.context * sizes.head_dim);
+        let mut tables = Regions::of(Buffer::Inputs);
+        let vectors = plan.vectors.iter().map(|vector| tables.take(vector.len()).start).collect();
+        let rotary_len = capacity.context * sizes.head_dim;
+        let rotaries = plan.rotaries.iter().map(|_| tables.take(rotary_len).start).collect();
         let layout = Self {
-            hidden: 0,
+            hidden: stream,
             normed,
-            attended,
-            logits_normed,
+            projected,
             query,
-            gated,
+            attended,
+            added,
+            mlp,
+            logits_normed,
             logits,
             vectors,
-            rotary,
-            hidden_bytes: (rows * sizes.width * 4) as u64,
+            rotaries,
+            hidden_bytes: hidden.bytes(),
             inputs_bytes: inputs.bytes(),
             outputs_bytes: outputs.bytes(),
             tables_bytes: tables.bytes(),
@@ -130,17 +162,25 @@ impl Layout {
     }
 }
 
-/// Regions one after the other, each starting at a multiple of 4 values.
-#[derive(Default)]
+fn has(plan: &Plan, is_wanted: impl Fn(&Op) -> bool) -> bool {
+    plan.ops.iter().any(is_wanted)
+}
+
+/// Regions of a buffer one after the other, each starting at a multiple of 4 values.
 struct Regions {
+    buffer: Buffer,
     end: usize,
 }
 
 impl Regions {
-    fn take(&mut self, len: usize) -> u32 {
+    fn of(buffer: Buffer) -> Self {
+        Self { buffer, end: 0 }
+    }
+
+    fn take(&mut self, len: usize) -> Region {
         let start = self.end;
         self.end = (start + len).next_multiple_of(4);
-        start as u32
+        Region { buffer: self.buffer, start: start as u32 }
     }
 
     fn bytes(&self) -> u64 {

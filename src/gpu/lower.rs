@@ -2,11 +2,13 @@
 //!
 //! Invariant: a dispatch reads one activation buffer and writes another, so that reads are whole vectors.
 
+mod ops;
+
 use super::layout::{Buffer, Layout, Segment, segments};
-use super::shader::{Emit, ShaderKey, Variant};
+use super::shader::{ShaderKey, Variant};
 use super::weights::is_decoded;
 use crate::format::decode::decoded_names;
-use crate::plan::{Activation, MatrixId, Op, Plan, RmsNorm, RotaryPairs};
+use crate::plan::{MatrixId, Op, Plan};
 
 /// Which rows of a batch a dispatch computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,13 +81,25 @@ pub struct Constants {
     pub x_stride: u32,
     pub y: u32,
     pub y_stride: u32,
-    pub table: u32,
     pub n_heads: u32,
     pub n_kv_heads: u32,
-    pub split_half: u32,
+    pub cache: u32,
+    pub window: u32,
     pub value: f32,
-    pub unused: [u32; 3],
+    pub softcap: f32,
+    pub nonlinearity: u32,
+    pub adds: u32,
+    pub weight: u32,
+    pub key_weight: u32,
+    pub bias: u32,
+    pub rotary: u32,
+    pub split_half: u32,
+    pub is_layer_norm: u32,
+    pub unused: [u32; 2],
 }
+
+/// `NONE` of common.wgsl.
+const NONE: u32 = u32::MAX;
 
 /// Why a plan cannot run on this device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -155,27 +169,12 @@ pub struct Lowered {
     pub segments: Vec<Vec<Segment>>,
 }
 
-struct Lowering<'a> {
-    plan: &'a Plan,
-    layout: &'a Layout,
-    target: Target,
-    lowered: Lowered,
-}
-
 /// Lowers a plan; refuses what this device's kernels cannot compute.
 pub fn lower(plan: &Plan, layout: &Layout, target: Target) -> Result<Lowered, LowerError> {
     check(plan)?;
-    let lowered = Lowered { dispatches: Vec::new(), segments: split_matrices(plan, target)? };
-    let mut lowering = Lowering { plan, layout, target, lowered };
-    for op in &plan.ops {
-        if let Op::Logits { norm, weights } = op {
-            lowering.logits(norm, *weights);
-        } else {
-            lowering.op(op, Rows::Decode);
-            lowering.op(op, Rows::Prefill);
-        }
-    }
-    Ok(lowering.lowered)
+    let segments = split_matrices(plan, target)?;
+    let dispatches = ops::dispatches(plan, layout, target.variant, &segments);
+    Ok(Lowered { dispatches, segments })
 }
 
 /// A matrix is split where its use allows: q, k and v between heads, gate and up alike, others between pairs of rows.
@@ -188,8 +187,17 @@ fn split_matrices(plan: &Plan, target: Target) -> Result<Vec<Vec<Segment>>, Lowe
                     uses[id.0] = (plan.sizes.head_dim, false);
                 }
             }
-            Op::GatedMlp { weights, .. } => uses[weights.0] = (1, true),
-            Op::Embed { .. } | Op::Attend { .. } | Op::ProjectAdd { .. } | Op::Logits { .. } => {}
+            Op::GatedMlp { weights, .. } => {
+                if let [both] = weights.as_slice() {
+                    uses[both.0] = (1, true);
+                }
+            }
+            Op::Embed { .. }
+            | Op::AddPosition { .. }
+            | Op::Attend { .. }
+            | Op::ProjectAdd { .. }
+            | Op::Mlp { .. }
+            | Op::Logits { .. } => {}
         }
     }
     let split = |(matrix, (unit, halves))| segments(matrix, unit, halves, target.max_matrix_bytes);
@@ -222,225 +230,4 @@ fn check(plan: &Plan) -> Result<(), LowerError> {
         }
     }
     Ok(())
-}
-
-impl Lowering<'_> {
-    fn op(&mut self, op: &Op, rows: Rows) {
-        match op {
-            Op::Embed { table } => self.embed(*table, rows),
-            Op::ProjectQkv { layer, norm, weights, pairs } => {
-                self.norm(norm, rows);
-                self.project_qkv(*layer, weights, *pairs, rows);
-            }
-            Op::Attend { layer, scale } => {
-                self.attend(*layer, *scale, rows);
-            }
-            Op::ProjectAdd { weights, input } => self.project_add(*weights, *input, rows),
-            Op::GatedMlp { norm, weights } => {
-                self.norm(norm, rows);
-                self.gated(*weights, rows);
-            }
-            Op::Logits { norm, weights } => self.logits(norm, *weights),
-        }
-    }
-
-    fn constants(&self, rows: Rows) -> Constants {
-        let sizes = &self.plan.sizes;
-        Constants {
-            rows: rows as u32,
-            n_heads: sizes.n_heads as u32,
-            n_kv_heads: sizes.n_kv_heads as u32,
-            ..Constants::default()
-        }
-    }
-
-    fn embed(&mut self, table: MatrixId, rows: Rows) {
-        let matrix = &self.plan.matrices[table.0];
-        let n_blocks = (matrix.n_columns / 32) as u32;
-        for (i, segment) in self.lowered.segments[table.0].clone().iter().enumerate() {
-            let constants = Constants {
-                n_blocks,
-                first_output: segment.first_output as u32,
-                segment_rows: segment.n_rows() as u32,
-                y: self.layout.hidden,
-                y_stride: self.plan.sizes.width as u32,
-                value: 1.0,
-                ..self.constants(rows)
-            };
-            self.lowered.dispatches.push(Dispatch {
-                shader: ShaderKey::Embed(matrix.block_type),
-                rows,
-                constants,
-                inputs: Buffer::Inputs,
-                outputs: Buffer::Hidden,
-                matrix: Some((table, i)),
-                layer: None,
-                grid: Grid::Items { n_items: n_blocks, rows: Some(1) },
-            });
-        }
-    }
-
-    fn norm(&mut self, norm: &RmsNorm, rows: Rows) {
-        let width = self.plan.sizes.width as u32;
-        let constants = Constants {
-            n_blocks: width / 32,
-            x: self.layout.hidden,
-            x_stride: width,
-            y: if rows == Rows::Logits { self.layout.logits_normed } else { self.layout.normed },
-            y_stride: width,
-            table: self.layout.vectors[norm.weight.0],
-            value: norm.epsilon,
-            ..self.constants(rows)
-        };
-        let variant = self.target.variant;
-        self.lowered.dispatches.push(Dispatch {
-            shader: ShaderKey::Norm(variant),
-            rows,
-            constants,
-            inputs: Buffer::Hidden,
-            outputs: Buffer::Inputs,
-            matrix: None,
-            layer: None,
-            grid: match variant {
-                Variant::Serial => Grid::Items { n_items: width / 32, rows: Some(1) },
-                Variant::Workgroup => Grid::Groups { n_items: 1, items: 1, rows: Some(1) },
-            },
-        });
-    }
-
-    fn project_qkv(&mut self, layer: usize, weights: &[MatrixId], pairs: RotaryPairs, rows: Rows) {
-        let sizes = self.plan.sizes;
-        let emit = Emit::Qkv { kv: self.plan.kv, head_dim: sizes.head_dim as u32 };
-        let mut first_output = 0;
-        for id in weights {
-            let base = Constants {
-                first_output,
-                x: self.layout.normed,
-                x_stride: sizes.width as u32,
-                y: self.layout.query,
-                y_stride: (sizes.n_heads * sizes.head_dim) as u32,
-                table: self.layout.rotary,
-                split_half: u32::from(pairs == RotaryPairs::SplitHalf),
-                ..self.constants(rows)
-            };
-            self.matmul(*id, emit, rows, base, (Buffer::Inputs, Buffer::Outputs), Some(layer));
-            first_output += self.plan.matrices[id.0].n_rows() as u32;
-        }
-    }
-
-    fn attend(&mut self, layer: usize, scale: f32, rows: Rows) {
-        let sizes = self.plan.sizes;
-        let width = (sizes.n_heads * sizes.head_dim) as u32;
-        let constants = Constants {
-            x: self.layout.query,
-            x_stride: width,
-            y: self.layout.attended,
-            y_stride: width,
-            value: scale,
-            ..self.constants(rows)
-        };
-        let n_heads = sizes.n_heads as u32;
-        self.lowered.dispatches.push(Dispatch {
-            shader: ShaderKey::Attend(self.target.variant, self.plan.kv, sizes.head_dim as u32),
-            rows,
-            constants,
-            inputs: Buffer::Outputs,
-            outputs: Buffer::Inputs,
-            matrix: None,
-            layer: Some(layer),
-            grid: match self.target.variant {
-                Variant::Serial => Grid::Flat { n_items: n_heads },
-                Variant::Workgroup => Grid::Groups { n_items: n_heads, items: 1, rows: Some(1) },
-            },
-        });
-    }
-
-    fn project_add(&mut self, weights: MatrixId, input: Activation, rows: Rows) {
-        let (inputs, x) = match input {
-            Activation::Attended => (Buffer::Inputs, self.layout.attended),
-            Activation::Gated => (Buffer::Outputs, self.layout.gated),
-        };
-        let base = Constants {
-            x,
-            x_stride: self.plan.matrices[weights.0].n_columns as u32,
-            y: self.layout.hidden,
-            y_stride: self.plan.sizes.width as u32,
-            ..self.constants(rows)
-        };
-        self.matmul(weights, Emit::Add, rows, base, (inputs, Buffer::Hidden), None);
-    }
-
-    fn gated(&mut self, weights: MatrixId, rows: Rows) {
-        let sizes = self.plan.sizes;
-        let base = Constants {
-            x: self.layout.normed,
-            x_stride: sizes.width as u32,
-            y: self.layout.gated,
-            y_stride: sizes.mlp_width as u32,
-            ..self.constants(rows)
-        };
-        self.matmul(weights, Emit::Gated, rows, base, (Buffer::Inputs, Buffer::Outputs), None);
-    }
-
-    fn logits(&mut self, norm: &RmsNorm, weights: MatrixId) {
-        self.norm(norm, Rows::Logits);
-        let base = Constants {
-            x: self.layout.logits_normed,
-            x_stride: self.plan.sizes.width as u32,
-            y: self.layout.logits,
-            y_stride: self.plan.sizes.vocab_size as u32,
-            ..self.constants(Rows::Logits)
-        };
-        self.matmul(weights, Emit::Store, Rows::Logits, base, (Buffer::Inputs, Buffer::Outputs), None);
-    }
-
-    /// One dispatch a segment of the matrix; `buffers` are what it reads and what it writes.
-    fn matmul(
-        &mut self,
-        id: MatrixId,
-        emit: Emit,
-        rows: Rows,
-        base: Constants,
-        buffers: (Buffer, Buffer),
-        layer: Option<usize>,
-    ) {
-        let matrix = &self.plan.matrices[id.0];
-        let tiled = rows == Rows::Prefill && self.target.variant == Variant::Workgroup;
-        for (i, segment) in self.lowered.segments[id.0].clone().iter().enumerate() {
-            let n_rows = segment.n_rows() as u32;
-            let n_pairs = n_rows.div_ceil(2);
-            let constants = Constants {
-                n_blocks: (matrix.n_columns / 32) as u32,
-                first_output: base.first_output + segment.first_output as u32,
-                segment_rows: n_rows,
-                ..base
-            };
-            let (shader, grid) = match self.target.variant {
-                _ if tiled => (
-                    ShaderKey::MatmulTiled(matrix.block_type, emit),
-                    Grid::Groups { n_items: n_pairs, items: 16, rows: Some(32) },
-                ),
-                Variant::Serial => (
-                    ShaderKey::Matmul(Variant::Serial, matrix.block_type, 1, emit),
-                    Grid::Items { n_items: n_pairs, rows: None },
-                ),
-                Variant::Workgroup => (
-                    ShaderKey::Matmul(Variant::Workgroup, matrix.block_type, 1, emit),
-                    Grid::Groups { n_items: n_pairs, items: 1, rows: None },
-                ),
-            };
-            let (inputs, outputs) = buffers;
-            let matrix = Some((id, i));
-            self.lowered.dispatches.push(Dispatch {
-                shader,
-                rows,
-                constants,
-                inputs,
-                outputs,
-                matrix,
-                layer,
-                grid,
-            });
-        }
-    }
 }

@@ -6,12 +6,15 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::layout::{Buffer, Capacity, Layout, Segment};
-use super::lower::{Dispatch, Grid, Rows};
+use super::lower::{Constants, Dispatch, Grid, Rows};
 use super::shader::{ShaderKey, TILES};
 use super::weights::device_bytes;
 use super::{Gpu, GpuError, batch_words};
 use crate::plan::Plan;
 use crate::plan::batch::BLOCK_TOKENS;
+
+/// Bytes of a dispatch's constants.
+const CONSTANTS_BYTES: usize = size_of::<Constants>();
 
 /// The smallest cache worth having, in tokens.
 const MIN_KV_TOKENS: usize = 64;
@@ -120,8 +123,9 @@ impl Maker<'_> {
         &mut self,
         layout: &Layout,
         capacity: &Capacity,
+        n_caches: usize,
     ) -> Result<Activations, GpuError> {
-        let batch_bytes = (batch_words::capacity_words(capacity) * 4) as u64;
+        let batch_bytes = (batch_words::capacity_words(capacity, n_caches) * 4) as u64;
         let needed = batch_bytes
             + layout.tables_bytes
             + layout.hidden_bytes
@@ -141,23 +145,28 @@ impl Maker<'_> {
         made.await
     }
 
-    /// One buffer a layer: (blocks, K V, 32 slots, kv heads, head_dim). Half the tokens while memory does not suffice.
+    /// One buffer a layer: (blocks of its cache, K V, 32 slots, kv heads, head_dim). Half the tokens while memory does not
+    /// suffice. Gives the blocks of each cache too.
     pub(super) async fn kv(
         &mut self,
         plan: &Plan,
+        capacity: &Capacity,
         kv_tokens: usize,
-    ) -> Result<(Vec<wgpu::Buffer>, usize), GpuError> {
+    ) -> Result<(Vec<wgpu::Buffer>, Vec<usize>), GpuError> {
         let block_bytes = plan.sizes.kv_block_bytes(plan.kv) as u64;
-        let n_layers = plan.sizes.n_layers;
         let asked = plan.sizes.kv_blocks(plan.kv, kv_tokens, self.gpu.max_binding_bytes());
-        first_that_fits(asked, MIN_KV_TOKENS / BLOCK_TOKENS, async |n_blocks| {
-            let size = block_bytes * n_blocks as u64;
-            self.within_memory("the KV cache", size * n_layers as u64, |maker| {
-                (0..n_layers).map(|_| maker.buffer("kv", size, wgpu::BufferUsages::STORAGE)).collect()
+        let blocks_of = |n_blocks| plan.cache_blocks(n_blocks, capacity.decode_rows, capacity.prefill_rows);
+        let (buffers, n_blocks) = first_that_fits(asked, MIN_KV_TOKENS / BLOCK_TOKENS, async |n_blocks| {
+            let blocks = blocks_of(n_blocks);
+            let sizes: Vec<u64> =
+                plan.layer_caches.iter().map(|cache| block_bytes * blocks[*cache] as u64).collect();
+            self.within_memory("the KV cache", sizes.iter().sum(), |maker| {
+                sizes.iter().map(|size| maker.buffer("kv", *size, wgpu::BufferUsages::STORAGE)).collect()
             })
             .await
         })
-        .await
+        .await?;
+        Ok((buffers, blocks_of(n_blocks)))
     }
 
     pub(super) fn compile(
@@ -169,11 +178,12 @@ impl Maker<'_> {
     ) -> Vec<Compiled> {
         let layout = bind_group_layout(&self.gpu.device);
         let mut pipelines = Pipelines::new(&self.gpu.device, &layout);
-        let stride = u64::from(self.gpu.limits.min_uniform_buffer_offset_alignment.max(64));
+        let stride =
+            u64::from(self.gpu.limits.min_uniform_buffer_offset_alignment.max(CONSTANTS_BYTES as u32));
         let mut bytes = vec![0; dispatches.len() * stride as usize];
         for (i, dispatch) in dispatches.iter().enumerate() {
             let at = i * stride as usize;
-            bytes[at..at + 64].copy_from_slice(bytemuck::bytes_of(&dispatch.constants));
+            bytes[at..at + CONSTANTS_BYTES].copy_from_slice(bytemuck::bytes_of(&dispatch.constants));
         }
         let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
         let constants = self.buffer("constants", bytes.len() as u64, usage);
@@ -204,7 +214,7 @@ impl Maker<'_> {
             let uniform = wgpu::BufferBinding {
                 buffer: &constants,
                 offset: i as u64 * stride,
-                size: wgpu::BufferSize::new(64),
+                size: wgpu::BufferSize::new(CONSTANTS_BYTES as u64),
             };
             entries
                 .push(wgpu::BindGroupEntry { binding: 7, resource: wgpu::BindingResource::Buffer(uniform) });

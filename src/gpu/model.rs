@@ -44,7 +44,8 @@ pub struct GpuModel {
     capacity: Capacity,
     compiled: Vec<Compiled>,
     matrices: Vec<Vec<MatrixBuffers>>,
-    n_kv_blocks: usize,
+    /// Blocks of each cache of the plan.
+    cache_blocks: Vec<usize>,
     weight_bytes: u64,
     activations: Activations,
     readbacks: Vec<wgpu::Buffer>,
@@ -79,8 +80,8 @@ impl GpuModel {
         let lowered = lower(&plan, &layout, target)?;
         let mut maker = Maker { gpu: &gpu, n_objects: 0 };
         let (matrices, weight_bytes) = maker.matrices(&plan, lowered.segments).await?;
-        let activations = maker.activations(&layout, &capacity).await?;
-        let (kv, n_kv_blocks) = maker.kv(&plan, kv_tokens).await?;
+        let activations = maker.activations(&layout, &capacity, plan.caches.len()).await?;
+        let (kv, cache_blocks) = maker.kv(&plan, &capacity, kv_tokens).await?;
         let compiled = maker.compile(&lowered.dispatches, &activations, &matrices, &kv);
         let readback_bytes = (capacity.padded_logit_rows() * plan.sizes.vocab_size * 4) as u64;
         let usage = wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ;
@@ -93,7 +94,7 @@ impl GpuModel {
             capacity,
             compiled,
             matrices,
-            n_kv_blocks,
+            cache_blocks,
             weight_bytes,
             activations,
             readbacks,
@@ -104,7 +105,6 @@ impl GpuModel {
             counters,
             gpu,
         };
-        model.write_rotary();
         match model.gpu.fault() {
             Some(fault) => Err(fault),
             None => Ok(model),
@@ -167,14 +167,19 @@ impl GpuModel {
         self.gpu.fault().map_or(Ok(()), Err)
     }
 
-    /// Tokens that the cache holds.
-    pub fn kv_tokens(&self) -> usize {
-        self.n_kv_blocks * BLOCK_TOKENS
+    /// Blocks of each cache of the plan: (caches)
+    pub fn cache_blocks(&self) -> &[usize] {
+        &self.cache_blocks
     }
 
-    /// Bytes of the cache.
+    /// Tokens of all sequences that the roomiest cache holds.
+    pub fn kv_tokens(&self) -> usize {
+        self.cache_blocks.iter().max().expect("a plan has a cache") * BLOCK_TOKENS
+    }
+
+    /// Bytes of the keys and values of all layers.
     pub fn kv_bytes(&self) -> u64 {
-        (self.n_kv_blocks * self.plan.sizes.kv_block_bytes(self.plan.kv) * self.plan.sizes.n_layers) as u64
+        self.plan.kv_bytes(&self.cache_blocks)
     }
 
     /// Bytes of the weights on the device.
@@ -226,15 +231,23 @@ impl GpuModel {
         self.prefill_submits = n_submits.max(1);
     }
 
-    fn write_rotary(&self) {
-        let frequencies = &self.plan.rotary_frequencies;
+    /// Writes a rotary's table; `divisors` are the values of the tensor that the plan names for it.
+    ///
+    /// # Panics
+    /// If there are not as many as the rotary has frequencies.
+    pub fn write_rotary(&self, index: usize, divisors: Option<&[f32]>) {
+        let rotary = &self.plan.rotaries[index];
+        assert!(divisors.is_none_or(|divisors| divisors.len() == rotary.frequencies.len()));
+        let frequency =
+            |(i, frequency): (usize, &f32)| frequency / divisors.map_or(1.0, |divisors| divisors[i]);
+        let frequencies: Vec<f32> = rotary.frequencies.iter().enumerate().map(frequency).collect();
         let mut table = Vec::with_capacity(frequencies.len() * 2 * 256);
-        let mut offset = u64::from(self.layout.rotary) * 4;
+        let mut offset = u64::from(self.layout.rotaries[index]) * 4;
         for position in 0..self.capacity.context {
-            for frequency in frequencies {
+            for frequency in &frequencies {
                 // f32 throughout, as the models were trained with.
                 let angle = position as f32 * frequency;
-                table.extend([angle.cos(), angle.sin()]);
+                table.extend([angle.cos() * rotary.magnitude, angle.sin() * rotary.magnitude]);
             }
             if position % 256 == 255 || position + 1 == self.capacity.context {
                 self.gpu.queue.write_buffer(&self.activations.tables, offset, bytemuck::cast_slice(&table));
@@ -283,7 +296,7 @@ impl Device for GpuModel {
         );
         assert!(batch.logit_rows.len() <= self.capacity.logit_rows, "the scheduler knows the capacity");
         let mut words = std::mem::take(&mut self.words);
-        batch_words::encode(batch, &mut words);
+        batch_words::encode(batch, self.plan.caches.len(), &mut words);
         self.gpu.queue.write_buffer(&self.activations.batch, 0, bytemuck::cast_slice(&words));
         self.words = words;
 
@@ -304,7 +317,7 @@ impl Device for GpuModel {
                 self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
             counters.dispatches += self.record(batch, piece, &mut encoder);
             if i + 1 == n_pieces {
-                let offset = u64::from(self.layout.logits) * 4;
+                let offset = u64::from(self.layout.logits.start) * 4;
                 encoder.copy_buffer_to_buffer(
                     &self.activations.outputs,
                     offset,

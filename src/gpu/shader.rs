@@ -32,7 +32,9 @@ pub enum Emit {
     Store,
     /// Adds them to what is there.
     Add,
-    /// silu(gate) · up.
+    /// Multiplies what is there with them.
+    Multiply,
+    /// nonlinearity(gate) · up.
     Gated,
     /// Rotates q and k; k and v go to the cache.
     Qkv {
@@ -48,8 +50,10 @@ pub enum Emit {
 pub enum ShaderKey {
     /// Embedding rows.
     Embed(BlockType),
-    /// RMS norm.
+    /// A norm of the stream.
     Norm(Variant),
+    /// Norm of each head of q and k, and their rotation, where the projection could not do it.
+    Rotate(Variant, KvType, u32),
     /// Attention from the cache.
     Attend(Variant, KvType, u32),
     /// A matmul in tiles of 1, 2, 4 or 8 rows: decode, logits, and prefill on software adapters.
@@ -65,6 +69,8 @@ impl ShaderKey {
             Self::Embed(_) => "embed",
             Self::Norm(Variant::Serial) => "norm_serial",
             Self::Norm(Variant::Workgroup) => "norm_reduce",
+            Self::Rotate(Variant::Serial, ..) => "rotate_serial",
+            Self::Rotate(Variant::Workgroup, ..) => "rotate_reduce",
             Self::Attend(Variant::Serial, ..) => "attend_serial",
             Self::Attend(Variant::Workgroup, ..) => "attend_reduce",
             Self::Matmul(Variant::Serial, ..) => "matmul_serial",
@@ -89,7 +95,8 @@ impl ShaderKey {
 
     fn head_dim(self) -> Option<u32> {
         match self {
-            Self::Attend(_, _, head_dim)
+            Self::Rotate(_, _, head_dim)
+            | Self::Attend(_, _, head_dim)
             | Self::Matmul(_, _, _, Emit::Qkv { head_dim, .. })
             | Self::MatmulTiled(_, Emit::Qkv { head_dim, .. }) => Some(head_dim),
             Self::Embed(_) | Self::Norm(_) | Self::Matmul(..) | Self::MatmulTiled(..) => None,
@@ -108,6 +115,15 @@ impl ShaderKey {
                 pieces.push(match variant {
                     Variant::Serial => include_str!("kernels/norm_serial.wgsl"),
                     Variant::Workgroup => include_str!("kernels/norm_reduce.wgsl"),
+                });
+            }
+            Self::Rotate(variant, kv, _) => {
+                pieces.extend(kv_texts(kv));
+                pieces.push(include_str!("kernels/rotary.wgsl"));
+                pieces.push(include_str!("kernels/rotate_pieces.wgsl"));
+                pieces.push(match variant {
+                    Variant::Serial => include_str!("kernels/rotate_serial.wgsl"),
+                    Variant::Workgroup => include_str!("kernels/rotate_reduce.wgsl"),
                 });
             }
             Self::Attend(variant, kv, _) => {
@@ -139,12 +155,13 @@ impl ShaderKey {
     pub fn all(head_dim: u32) -> Vec<Self> {
         let variants = [Variant::Serial, Variant::Workgroup];
         let kv_types = [KvType::F16, KvType::F32];
-        let mut emits = vec![Emit::Store, Emit::Add, Emit::Gated];
+        let mut emits = vec![Emit::Store, Emit::Add, Emit::Multiply, Emit::Gated];
         emits.extend(kv_types.map(|kv| Emit::Qkv { kv, head_dim }));
         let mut keys = Vec::new();
         for variant in variants {
             keys.push(Self::Norm(variant));
             keys.extend(kv_types.map(|kv| Self::Attend(variant, kv, head_dim)));
+            keys.extend(kv_types.map(|kv| Self::Rotate(variant, kv, head_dim)));
         }
         for block in BLOCK_TYPES {
             keys.push(Self::Embed(block));
@@ -161,11 +178,19 @@ impl ShaderKey {
 
 fn push_emit(pieces: &mut Vec<&'static str>, emit: Emit) {
     match emit {
-        Emit::Store => pieces.push(include_str!("kernels/emit_store.wgsl")),
+        Emit::Store => {
+            pieces
+                .extend([include_str!("kernels/nonlinearity.wgsl"), include_str!("kernels/emit_store.wgsl")]);
+        }
         Emit::Add => pieces.push(include_str!("kernels/emit_add.wgsl")),
-        Emit::Gated => pieces.push(include_str!("kernels/emit_gated.wgsl")),
+        Emit::Multiply => pieces.push(include_str!("kernels/emit_multiply.wgsl")),
+        Emit::Gated => {
+            pieces
+                .extend([include_str!("kernels/nonlinearity.wgsl"), include_str!("kernels/emit_gated.wgsl")]);
+        }
         Emit::Qkv { kv, .. } => {
             pieces.extend(kv_texts(kv));
+            pieces.push(include_str!("kernels/rotary.wgsl"));
             pieces.push(include_str!("kernels/emit_qkv.wgsl"));
         }
     }

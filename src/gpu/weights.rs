@@ -204,13 +204,21 @@ fn nibbles(group: &[u8; GROUP]) -> [u8; 16] {
 
 /// Byte i: two bits, from `bit` on, of each of the values 4i … 4i + 3.
 fn two_bits(group: &[u8; GROUP], bit: u32) -> [u8; 8] {
-    std::array::from_fn(|i| (0..4).fold(0, |byte, k| byte | (group[4 * i + k] >> bit & 3) << (2 * k)))
+    let fours = group.as_chunks().0;
+    std::array::from_fn(|i| {
+        let four = u32::from_le_bytes(fours[i]) >> bit & 0x0303_0303;
+        (four | four >> 6 | four >> 12 | four >> 18) as u8
+    })
 }
 
 /// Bit i of the word: one bit of value i.
 fn one_bit(group: &[u8; GROUP], bit: u32) -> [u8; 4] {
-    let word = group.iter().rev().fold(0u32, |word, code| word << 1 | u32::from(code >> bit & 1));
-    word.to_le_bytes()
+    let bits = |four: [u8; 4]| {
+        let four = u32::from_le_bytes(four) >> bit & 0x0101_0101;
+        (four | four >> 7 | four >> 14 | four >> 21) & 15
+    };
+    let fours = group.as_chunks().0.iter().rev();
+    fours.fold(0, |word, four| word << 4 | bits(*four)).to_le_bytes()
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ mod tests {
     fn prefill(n_rows: usize) -> Batch {
         let mut batch = Batch::default();
         let blocks: Vec<u32> = (0..8).collect();
-        let sequence = batch.push_sequence(&blocks);
+        let sequence = batch.push_sequence(vec![blocks]);
         for position in 0..n_rows {
             batch.push_row(RowKind::Prefill, sequence, 0, position as u32, false);
         }
@@ -101,7 +101,7 @@ mod tests {
         let mut pace = paced(true, 250.0);
         let before = pace.clone();
         let mut decode = Batch::default();
-        let sequence = decode.push_sequence(&[0]);
+        let sequence = decode.push_sequence(vec![vec![0]]);
         decode.push_row(RowKind::Decode, sequence, 0, 0, true);
         pace.learn(&decode, 10_000.0);
         assert_eq!(pace, before);

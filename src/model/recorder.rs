@@ -1,23 +1,28 @@
-//! What a `forward()` writes to: it checks each tensor's shape as it is named, and keeps the operations in order.
+//! What a `forward()` writes to: it keeps the operations in order, and names each tensor to [`super::tensors`].
 
 use std::collections::HashSet;
 
-use super::config::{Config, ModelError};
-use crate::format::block::BlockType;
+use super::config::Config;
+use super::error::ModelError;
+use super::rotary::Scaling;
 use crate::format::checkpoint::Checkpoint;
 use crate::plan::{
-    Activation, KvType, Matrix, MatrixId, MatrixPart, Op, Plan, RmsNorm, RotaryPairs, Sizes, Vector, VectorId,
+    Activation, Cache, KvType, MatrixId, Nonlinearity, Norm, Op, Plan, Rotary, RotaryPairs, Rotation, Sizes,
+    VectorId,
 };
 
 /// A plan being written.
 pub(super) struct Recorder<'a> {
-    checkpoint: &'a Checkpoint,
-    config: &'a Config,
-    plan: Plan,
+    pub(super) checkpoint: &'a Checkpoint,
+    pub(super) config: &'a Config,
+    pub(super) plan: Plan,
+    context: usize,
+    /// Tensors that have a place though this plan does not read them.
+    pub(super) set_aside: HashSet<String>,
 }
 
 impl<'a> Recorder<'a> {
-    pub(super) fn new(checkpoint: &'a Checkpoint, config: &'a Config, kv: KvType) -> Self {
+    pub(super) fn new(checkpoint: &'a Checkpoint, config: &'a Config, kv: KvType, context: usize) -> Self {
         let sizes = Sizes {
             n_layers: config.n_layers,
             width: config.width,
@@ -27,29 +32,41 @@ impl<'a> Recorder<'a> {
             mlp_width: config.mlp_width,
             vocab_size: config.vocab_size,
         };
+        let (caches, layer_caches) = caches(&config.windows);
         let plan = Plan {
             sizes,
-            rotary_frequencies: config.rotary_frequencies(),
+            rotaries: Vec::new(),
             kv,
+            caches,
+            layer_caches,
             matrices: Vec::new(),
             vectors: Vec::new(),
             ops: Vec::new(),
         };
-        Self { checkpoint, config, plan }
+        Self { checkpoint, config, plan, context, set_aside: HashSet::new() }
     }
 
     pub(super) fn sizes(&self) -> Sizes {
         self.plan.sizes
     }
 
+    pub(super) fn n_layers(&self) -> usize {
+        self.plan.sizes.n_layers
+    }
+
+    /// Whether a layer sees only its last positions.
+    pub(super) fn has_window(&self, layer: usize) -> bool {
+        self.config.windows[layer].is_some()
+    }
+
     /// The plan, once every tensor of the file has its place in it.
     pub(super) fn finish(self) -> Result<Plan, ModelError> {
         let plan = self.plan;
-        let matrices =
-            plan.matrices.iter().flat_map(|matrix| matrix.parts.iter().map(|part| part.tensor.as_str()));
-        let used: HashSet<&str> =
-            matrices.chain(plan.vectors.iter().map(|vector| vector.tensor.as_str())).collect();
-        match self.checkpoint.tensors().iter().find(|tensor| !used.contains(tensor.name.as_str())) {
+        let matrices = plan.matrices.iter().flat_map(|matrix| &matrix.parts).map(|part| &part.tensor);
+        let vectors = plan.vectors.iter().flat_map(|vector| &vector.parts).map(|part| &part.tensor);
+        let divisors = plan.rotaries.iter().filter_map(|rotary| rotary.divisors.as_ref());
+        let used: HashSet<&String> = matrices.chain(vectors).chain(divisors).chain(&self.set_aside).collect();
+        match self.checkpoint.tensors().iter().find(|tensor| !used.contains(&tensor.name)) {
             None => Ok(plan),
             Some(tensor) => Err(ModelError::UnusedTensor {
                 name: tensor.name.clone(),
@@ -58,126 +75,115 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    pub(super) fn embed(&mut self, table: MatrixId) {
-        self.plan.ops.push(Op::Embed { table });
+    pub(super) fn embed(&mut self, table: MatrixId, scale: f32) {
+        self.plan.ops.push(Op::Embed { table, scale });
+    }
+
+    pub(super) fn add_position(&mut self, table: MatrixId) {
+        self.plan.ops.push(Op::AddPosition { table });
     }
 
     pub(super) fn project_qkv(
         &mut self,
         layer: usize,
-        norm: RmsNorm,
+        norm: Norm,
         weights: Vec<MatrixId>,
-        pairs: RotaryPairs,
+        bias: Option<VectorId>,
+        rotation: Option<Rotation>,
     ) {
-        self.plan.ops.push(Op::ProjectQkv { layer, norm, weights, pairs });
+        self.plan.ops.push(Op::ProjectQkv { layer, norm, weights, bias, head_norms: None, rotation });
     }
 
-    pub(super) fn attend(&mut self, layer: usize, scale: f32) {
-        self.plan.ops.push(Op::Attend { layer, scale });
+    /// The same with norms of each head of q and of k.
+    pub(super) fn project_qkv_normed(
+        &mut self,
+        layer: usize,
+        norm: Norm,
+        weights: Vec<MatrixId>,
+        head_norms: [Norm; 2],
+        rotation: Rotation,
+    ) {
+        self.plan.ops.push(Op::ProjectQkv {
+            layer,
+            norm,
+            weights,
+            bias: None,
+            head_norms: Some(head_norms),
+            rotation: Some(rotation),
+        });
     }
 
-    pub(super) fn project_add(&mut self, weights: MatrixId, input: Activation) {
-        self.plan.ops.push(Op::ProjectAdd { weights, input });
+    pub(super) fn attend(&mut self, layer: usize) {
+        let Config { attention_scale: scale, attention_softcap: softcap, .. } = *self.config;
+        self.plan.ops.push(Op::Attend { layer, scale, softcap });
     }
 
-    pub(super) fn gated_mlp(&mut self, norm: RmsNorm, weights: MatrixId) {
-        self.plan.ops.push(Op::GatedMlp { norm, weights });
+    pub(super) fn project_add(
+        &mut self,
+        weights: MatrixId,
+        bias: Option<VectorId>,
+        input: Activation,
+        post_norm: Option<Norm>,
+    ) {
+        self.plan.ops.push(Op::ProjectAdd { weights, bias, input, post_norm });
     }
 
-    pub(super) fn logits(&mut self, norm: RmsNorm, weights: MatrixId) {
-        self.plan.ops.push(Op::Logits { norm, weights });
+    pub(super) fn gated_mlp(
+        &mut self,
+        norm: Norm,
+        weights: Vec<MatrixId>,
+        bias: Option<VectorId>,
+        nonlinearity: Nonlinearity,
+    ) {
+        self.plan.ops.push(Op::GatedMlp { norm, weights, bias, nonlinearity });
     }
 
-    /// (vocab, width)
-    pub(super) fn embedding(&mut self, name: &str) -> Result<MatrixId, ModelError> {
-        self.matrix(name, self.config.vocab_size, self.config.width)
+    pub(super) fn mlp(&mut self, norm: Norm, weights: MatrixId, bias: VectorId, nonlinearity: Nonlinearity) {
+        self.plan.ops.push(Op::Mlp { norm, weights, bias: Some(bias), nonlinearity });
     }
 
-    /// (vocab, width); the embedding's own matrix where the file has no other.
-    pub(super) fn head(&mut self, name: &str, embedding: MatrixId) -> Result<MatrixId, ModelError> {
-        match self.checkpoint.tensor(name) {
-            Some(_) => self.matrix(name, self.config.vocab_size, self.config.width),
-            None => Ok(embedding),
-        }
+    pub(super) fn logits(&mut self, norm: Norm, weights: MatrixId) {
+        self.plan.ops.push(Op::Logits { norm, weights, softcap: self.config.logit_softcap });
     }
 
-    /// (width, n_heads · head_dim)
-    pub(super) fn attention_output(&mut self, name: &str) -> Result<MatrixId, ModelError> {
-        self.matrix(name, self.config.width, self.config.n_heads * self.config.head_dim)
+    /// The model's own rotation, with the divisors that its file has.
+    pub(super) fn rotation(&mut self, pairs: RotaryPairs) -> Result<Rotation, ModelError> {
+        let scaling = self.config.scaling;
+        let (frequencies, magnitude) = self.config.rotary(self.config.rotary_base, scaling);
+        let divisors = match scaling {
+            Scaling::Long { original_context, .. } => self.long_divisors(original_context)?,
+            _ => self.divisors("rope_freqs.weight")?,
+        };
+        Ok(self.push_rotary(Rotary { frequencies, divisors, magnitude }, pairs))
     }
 
-    /// (width, mlp_width)
-    pub(super) fn mlp_output(&mut self, name: &str) -> Result<MatrixId, ModelError> {
-        self.matrix(name, self.config.width, self.config.mlp_width)
+    /// The rotation of layers with a window, which is never stretched.
+    pub(super) fn window_rotation(&mut self, pairs: RotaryPairs, default_base: f32) -> Rotation {
+        let base = self.config.window_rotary_base.unwrap_or(default_base);
+        let (frequencies, magnitude) = self.config.rotary(base, Scaling::None);
+        self.push_rotary(Rotary { frequencies, divisors: None, magnitude }, pairs)
     }
 
-    /// q, k and v below each other: ((n_heads + 2 n_kv_heads) · head_dim, width), a matrix for each run of one block type.
-    pub(super) fn stack_qkv(&mut self, names: [&str; 3]) -> Result<Vec<MatrixId>, ModelError> {
-        let config = self.config;
-        let heads = [config.n_heads, config.n_kv_heads, config.n_kv_heads];
-        let mut stacked: Vec<MatrixId> = Vec::new();
-        for (name, n_heads) in names.into_iter().zip(heads) {
-            let n_rows = n_heads * config.head_dim;
-            let block_type = self.check(name, &[config.width, n_rows])?;
-            let part = MatrixPart { tensor: name.into(), n_rows };
-            match stacked.last().map(|id| &mut self.plan.matrices[id.0]) {
-                Some(matrix) if matrix.block_type == block_type => matrix.parts.push(part),
-                _ => stacked.push(self.push(vec![part], config.width, block_type)),
-            }
-        }
-        Ok(stacked)
+    fn push_rotary(&mut self, rotary: Rotary, pairs: RotaryPairs) -> Rotation {
+        self.plan.rotaries.push(rotary);
+        Rotation { rotary: self.plan.rotaries.len() - 1, pairs }
     }
 
-    /// gate above up: (2 · mlp_width, width)
-    pub(super) fn stack_gate_up(&mut self, gate: &str, up: &str) -> Result<MatrixId, ModelError> {
-        let (n_columns, n_rows) = (self.config.width, self.config.mlp_width);
-        let block_type = self.check(gate, &[n_columns, n_rows])?;
-        let other = self.check(up, &[n_columns, n_rows])?;
-        if block_type != other {
-            let found = format!("{gate} is {}, {up} is {}", block_type.name(), other.name());
-            let help = "take the model in a quantization that stores both alike".into();
-            return Err(ModelError::Unsupported {
-                what: "gate and up of different block types".into(),
-                found,
-                help,
-            });
-        }
-        let parts = [gate, up].map(|tensor| MatrixPart { tensor: tensor.into(), n_rows });
-        Ok(self.push(parts.into(), n_columns, block_type))
+    /// Those for the context that the model runs with, as llama.cpp chooses; the others are set aside.
+    fn long_divisors(&mut self, original_context: usize) -> Result<Option<String>, ModelError> {
+        let names = ["rope_factors_short.weight", "rope_factors_long.weight"];
+        let [short, long] = [self.divisors(names[0])?, self.divisors(names[1])?];
+        self.set_aside.extend([short.clone(), long.clone()].into_iter().flatten());
+        Ok(if self.context > original_context { long } else { short })
     }
+}
 
-    /// (width), f32
-    pub(super) fn rms_norm(&mut self, name: &str) -> Result<RmsNorm, ModelError> {
-        let len = self.config.width;
-        let block_type = self.check(name, &[len])?;
-        if block_type != BlockType::F32 {
-            let help = "take a file whose norms are F32, as converters write them".into();
-            let found = format!("{name} is {}", block_type.name());
-            return Err(ModelError::Unsupported { what: "a norm that is not F32".into(), found, help });
-        }
-        self.plan.vectors.push(Vector { tensor: name.into(), len });
-        Ok(RmsNorm { weight: VectorId(self.plan.vectors.len() - 1), epsilon: self.config.norm_epsilon })
-    }
-
-    fn matrix(&mut self, name: &str, n_rows: usize, n_columns: usize) -> Result<MatrixId, ModelError> {
-        let block_type = self.check(name, &[n_columns, n_rows])?;
-        Ok(self.push(vec![MatrixPart { tensor: name.into(), n_rows }], n_columns, block_type))
-    }
-
-    fn push(&mut self, parts: Vec<MatrixPart>, n_columns: usize, block_type: BlockType) -> MatrixId {
-        self.plan.matrices.push(Matrix { parts, n_columns, block_type });
-        MatrixId(self.plan.matrices.len() - 1)
-    }
-
-    /// The tensor's block type, once its shape (innermost first) is as expected.
-    fn check(&self, name: &str, shape: &[usize]) -> Result<BlockType, ModelError> {
-        let architecture = &self.config.architecture;
-        let missing = || ModelError::MissingTensor { name: name.into(), architecture: architecture.clone() };
-        let tensor = self.checkpoint.tensor(name).ok_or_else(missing)?;
-        let expected: Vec<u64> = shape.iter().map(|size| *size as u64).collect();
-        if tensor.shape != expected {
-            return Err(ModelError::Shape { name: name.into(), found: tensor.shape.clone(), expected });
-        }
-        Ok(tensor.block_type)
-    }
+/// Every kind of layer by its window, those without first, and the kind of each layer.
+fn caches(windows: &[Option<usize>]) -> (Vec<Cache>, Vec<usize>) {
+    let mut kinds: Vec<Option<usize>> = windows.to_vec();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let of_layer = |window| kinds.iter().position(|kind| kind == window).expect("each window has its kind");
+    let layer_caches = windows.iter().map(of_layer).collect();
+    (kinds.iter().map(|window| Cache { window: *window }).collect(), layer_caches)
 }

@@ -26,16 +26,17 @@ pub struct Batch {
     pub positions: Vec<u32>,
     /// Sequence of each row, an index into `block_tables`: (rows)
     pub sequences: Vec<u32>,
-    /// Blocks of each sequence of this step, in order of position: (sequences)(blocks)
-    pub block_tables: Vec<Vec<u32>>,
+    /// Blocks of each sequence of this step in each cache of the plan, in order of position: (sequences)(caches)(blocks).
+    /// One that lies behind its cache's window may be named again by a later position.
+    pub block_tables: Vec<Vec<Vec<u32>>>,
     /// Rows whose logits are wanted, ascending: (logit rows)
     pub logit_rows: Vec<u32>,
 }
 
 impl Batch {
-    /// Adds a sequence by the blocks it owns and returns its index in this step.
-    pub fn push_sequence(&mut self, blocks: &[u32]) -> u32 {
-        self.block_tables.push(blocks.to_vec());
+    /// Adds a sequence by the blocks of its positions in each cache, and returns its index in this step.
+    pub fn push_sequence(&mut self, tables: Vec<Vec<u32>>) -> u32 {
+        self.block_tables.push(tables);
         (self.block_tables.len() - 1) as u32
     }
 
@@ -56,8 +57,12 @@ impl Batch {
             assert_eq!(self.n_decode, self.tokens.len(), "decode rows come first");
             self.n_decode += 1;
         }
-        let blocks = &self.block_tables[sequence as usize];
-        assert!((position as usize) < blocks.len() * BLOCK_TOKENS, "a row needs a block for its position");
+        for blocks in &self.block_tables[sequence as usize] {
+            assert!(
+                (position as usize) < blocks.len() * BLOCK_TOKENS,
+                "a row needs a block for its position"
+            );
+        }
         self.tokens.push(token);
         self.positions.push(position);
         self.sequences.push(sequence);
@@ -77,10 +82,10 @@ impl Batch {
         self.n_rows() - self.n_decode
     }
 
-    /// Slot of a row in the KV cache: block · 32 + place in the block.
-    pub fn slot(&self, row: usize) -> u32 {
+    /// Slot of a row in a cache: block · 32 + place in the block.
+    pub fn slot(&self, row: usize, cache: usize) -> u32 {
         let position = self.positions[row] as usize;
-        let blocks = &self.block_tables[self.sequences[row] as usize];
+        let blocks = &self.block_tables[self.sequences[row] as usize][cache];
         blocks[position / BLOCK_TOKENS] * BLOCK_TOKENS as u32 + (position % BLOCK_TOKENS) as u32
     }
 }

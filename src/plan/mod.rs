@@ -48,7 +48,7 @@ pub struct Sizes {
     pub n_kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
-    /// Width of the gated MLP.
+    /// Width of the MLP.
     pub mlp_width: usize,
     /// Words of the vocabulary.
     pub vocab_size: usize,
@@ -94,21 +94,53 @@ impl Matrix {
     }
 }
 
-/// A small f32 vector (a norm's weight).
+/// A small f32 vector (a norm's weight, a bias): tensors of a file, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vector {
+    /// Tensors of the file, in order.
+    pub parts: Vec<VectorPart>,
+}
+
+/// One tensor of a [`Vector`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VectorPart {
     /// The tensor's name in the file.
     pub tensor: String,
     /// Its values.
     pub len: usize,
 }
 
-/// Root-mean-square norm: `x / sqrt(mean(x²) + epsilon) · weight` (Zhang and Sennrich 2019).
+impl Vector {
+    /// Values of all parts.
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.len).sum()
+    }
+
+    /// Whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// How a norm measures a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NormKind {
+    /// `x / sqrt(mean(x²) + epsilon)` (Zhang and Sennrich 2019).
+    RootMeanSquare,
+    /// `(x − mean(x)) / sqrt(variance(x) + epsilon)` (Ba, Kiros and Hinton 2016).
+    Layer,
+}
+
+/// A norm: its measure of the row, then `· weight + bias`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RmsNorm {
+pub struct Norm {
+    /// How the row is measured.
+    pub kind: NormKind,
     /// (width)
     pub weight: VectorId,
-    /// Added to the mean square.
+    /// (width), where there is one.
+    pub bias: Option<VectorId>,
+    /// Added under the root.
     pub epsilon: f32,
 }
 
@@ -121,64 +153,134 @@ pub enum RotaryPairs {
     SplitHalf,
 }
 
+/// Angles of a rotation (Su et al. 2021): position · frequency, for each pair of a head.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rotary {
+    /// In radians a position, before the divisors: (head_dim / 2)
+    pub frequencies: Vec<f32>,
+    /// Tensor whose values divide the frequencies (Llama 3, longrope): (head_dim / 2)
+    pub divisors: Option<String>,
+    /// Sines and cosines are multiplied by this (yarn, longrope); 1 elsewhere.
+    pub magnitude: f32,
+}
+
+/// A rotation of queries and keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rotation {
+    /// Index in [`Plan::rotaries`].
+    pub rotary: usize,
+    /// Which values rotate together.
+    pub pairs: RotaryPairs,
+}
+
+/// What all layers of one kind share: where their keys and values lie, and how far back they look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cache {
+    /// A position sees so many positions, itself the last; all before it where absent.
+    pub window: Option<usize>,
+}
+
+/// A function of one value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Nonlinearity {
+    /// x / (1 + exp(−x)) (Elfwing, Uchibe and Doya 2017).
+    Silu,
+    /// GELU with its tanh approximation (Hendrycks and Gimpel 2016), as GPT-2 and Gemma have it.
+    GeluTanh,
+}
+
 /// What is projected back onto the residual stream; each is a region of the device's activations, (rows, width). The
 /// stream itself is none of them: no operation reads and writes one buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
     /// What attention gathered: (rows, n_heads · head_dim)
     Attended,
-    /// What the gated MLP made: (rows, mlp_width)
-    Gated,
+    /// What the first half of the MLP made: (rows, mlp_width)
+    Mlp,
 }
 
 /// One operation of a step, over all its rows.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
-    /// hidden = embedding of each row's token.
+    /// hidden = embedding of each row's token · scale.
     Embed {
         /// (vocab_size, width)
         table: MatrixId,
+        /// sqrt(width) for Gemma, else 1.
+        scale: f32,
     },
-    /// norm → q, k, v projections → rotate q and k → keep q, write k and v to the cache.
+    /// hidden += the learned embedding of each row's position.
+    AddPosition {
+        /// (positions, width)
+        table: MatrixId,
+    },
+    /// norm → q, k, v projections → norms of each head of q and k → rotate q and k → keep q, write k and v to the cache.
     ///
     /// One operation, not three, since a device that computes a pair of outputs together can do it in one dispatch.
     ProjectQkv {
         /// Its keys and values go here.
         layer: usize,
         /// Prologue.
-        norm: RmsNorm,
+        norm: Norm,
         /// Rows of q, then k, then v; several matrices where their block types differ, one dispatch each.
         weights: Vec<MatrixId>,
-        /// Which values rotate together.
-        pairs: RotaryPairs,
+        /// Added to q, k and v: (q rows + k rows + v rows)
+        bias: Option<VectorId>,
+        /// Of each head of q and of k, with weights of (head_dim): (Henry et al. 2020).
+        head_norms: Option<[Norm; 2]>,
+        /// None where positions are learned.
+        rotation: Option<Rotation>,
     },
-    /// attended = softmax(q · kᵀ · scale, causal) · v, read from the paged cache.
+    /// attended = softmax(q · kᵀ · scale, causal, within the cache's window) · v, read from the paged cache.
     Attend {
         /// Whose cache.
         layer: usize,
         /// Usually 1 / sqrt(head_dim).
         scale: f32,
+        /// Scores become cap · tanh(score / cap).
+        softcap: Option<f32>,
     },
-    /// hidden += weights · input.
+    /// hidden += post_norm(weights · input + bias).
     ProjectAdd {
         /// (width, input's width)
         weights: MatrixId,
+        /// (width)
+        bias: Option<VectorId>,
         /// What is projected back.
         input: Activation,
+        /// Of what is added, before it is added (Gemma).
+        post_norm: Option<Norm>,
     },
-    /// gated = silu(gate · norm(hidden)) · (up · norm(hidden)).
+    /// mlp = nonlinearity(gate · norm(hidden) + gate bias) · (up · norm(hidden) + up bias).
     GatedMlp {
         /// Prologue.
-        norm: RmsNorm,
-        /// Rows of gate, then up: (2 · mlp_width, width)
+        norm: Norm,
+        /// Rows of gate, then up: (2 · mlp_width, width); two matrices where their block types differ.
+        weights: Vec<MatrixId>,
+        /// Of gate, then up: (2 · mlp_width)
+        bias: Option<VectorId>,
+        /// Of the gate.
+        nonlinearity: Nonlinearity,
+    },
+    /// mlp = nonlinearity(weights · norm(hidden) + bias).
+    Mlp {
+        /// Prologue.
+        norm: Norm,
+        /// (mlp_width, width)
         weights: MatrixId,
+        /// (mlp_width)
+        bias: Option<VectorId>,
+        /// Of each value.
+        nonlinearity: Nonlinearity,
     },
     /// logits = weights · norm(hidden), for the rows that want them.
     Logits {
         /// Prologue.
-        norm: RmsNorm,
+        norm: Norm,
         /// (vocab_size, width)
         weights: MatrixId,
+        /// Logits become cap · tanh(logit / cap).
+        softcap: Option<f32>,
     },
 }
 
@@ -187,16 +289,44 @@ pub enum Op {
 pub struct Plan {
     /// Sizes of the model.
     pub sizes: Sizes,
-    /// Inverse frequencies of the rotation: (head_dim / 2)
-    pub rotary_frequencies: Vec<f32>,
+    /// Tables of angles.
+    pub rotaries: Vec<Rotary>,
     /// Number type of the cache.
     pub kv: KvType,
+    /// Kinds of layers by how far they look back; each has block tables of its own.
+    pub caches: Vec<Cache>,
+    /// The cache of each layer, an index into `caches`: (layers)
+    pub layer_caches: Vec<usize>,
     /// Weight matrices.
     pub matrices: Vec<Matrix>,
     /// Small vectors.
     pub vectors: Vec<Vector>,
     /// What to do, in order.
     pub ops: Vec<Op>,
+}
+
+impl Plan {
+    /// Blocks of the ring in which a sequence keeps a cache's keys and values, where steps have at most so many prefill
+    /// rows: what a whole chunk sees is there while the chunk is written. `None` without a window.
+    pub fn ring_blocks(&self, cache: usize, prefill_rows: usize) -> Option<usize> {
+        let window = self.caches[cache].window?;
+        Some((window + prefill_rows.max(1)).div_ceil(batch::BLOCK_TOKENS) + 1)
+    }
+
+    /// Blocks of each cache, where one without a window has `n_blocks`: no more than so many sequences can use.
+    pub fn cache_blocks(&self, n_blocks: usize, n_sequences: usize, prefill_rows: usize) -> Vec<usize> {
+        let blocks = |cache| match self.ring_blocks(cache, prefill_rows) {
+            None => n_blocks,
+            Some(ring) => n_blocks.min(ring.saturating_mul(n_sequences)),
+        };
+        (0..self.caches.len()).map(blocks).collect()
+    }
+
+    /// Bytes of keys and values of all layers, where the caches have so many blocks.
+    pub fn kv_bytes(&self, cache_blocks: &[usize]) -> u64 {
+        let block_bytes = self.sizes.kv_block_bytes(self.kv) as u64;
+        self.layer_caches.iter().map(|cache| cache_blocks[*cache] as u64 * block_bytes).sum()
+    }
 }
 
 /// A step that was submitted and not yet read.

@@ -174,7 +174,8 @@ fn random_blocks(matrix: &Matrix, random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Where a block has its f16 scale and its f16 minimum, if any, each with what it is multiplied by at most.
+/// Where a block has its f16 scale; where its f16 minimum, if it has one, and by how much that is multiplied at most; and by
+/// how much the scale is.
 fn scales_of(block_type: BlockType) -> (usize, Option<(usize, f32)>, f32) {
     match block_type {
         BlockType::Q4_0 => (0, None, 8.0),

@@ -14,6 +14,9 @@ const MOST: u64 = 1 << 16;
 const WITH_PICTURES: &str = "gemma3";
 const TEXT_PART: &str = "text_config";
 
+/// The layers by which readers of GGUF know Gemma 2 and 3 of 27 B, whose scale they assume where no key says it.
+const LAYERS_OF_27B: [u64; 2] = [46, 62];
+
 /// Fields that no family has, each with what it may be: another value belongs to a variant that computes otherwise.
 const NEUTRAL: [(&str, f64); 9] = [
     ("num_local_experts", 0.0),
@@ -209,19 +212,21 @@ impl ModelConfig {
             put("rope.freq_base_swa", float(base));
         }
         if architecture == "phi3" {
-            put("rope.scaling.original_context_length", number(phi3_original(fields)?));
+            let original = phi3_original(fields)?;
+            put("rope.scaling.original_context_length", number(original));
+            // Without it the two lengths would say that there is one.
+            if rope.scaling == Scaling::None && context > original {
+                put("rope.scaling.attn_factor", float(1.0));
+            }
         }
         rope.scaling.keys().into_iter().for_each(|(key, value)| put(key, value));
         self.windows(sizes.layers)?.into_iter().for_each(|(key, value)| put(key, value));
-        self.gemma_keys(sizes.head_dim)?.into_iter().for_each(|(key, value)| put(key, value));
-        if let Scaling::Yarn { attention_factor: Some(factor), .. } = rope.scaling {
-            keys.push(("pagelm.rope.attention_factor".into(), float(factor)));
-        }
+        self.gemma_keys(sizes)?.into_iter().for_each(|(key, value)| put(key, value));
         Ok((keys, rope.scaling.tensors(rope.base, sizes.head_dim)))
     }
 
     /// The scale of attention and the soft caps of logits, which only Gemmas have.
-    fn gemma_keys(&self, head_dim: u64) -> Result<Vec<(&'static str, Value)>, HuggingFaceError> {
+    fn gemma_keys(&self, sizes: Sizes) -> Result<Vec<(&'static str, Value)>, HuggingFaceError> {
         let fields = self.fields();
         let mut keys = Vec::new();
         if !self.family.norms_less_one {
@@ -232,7 +237,7 @@ impl ModelConfig {
             None => DEFAULT_SCALAR,
             Some(_) => fields.positive("query_pre_attn_scalar")?,
         };
-        if scalar != head_dim as f64 {
+        if scalar != sizes.head_dim as f64 || LAYERS_OF_27B.contains(&sizes.layers) {
             keys.push(("attention.scale", Value::F32(scalar.sqrt().recip() as f32)));
         }
         let is_gemma2 = self.family.architecture == "gemma2";
@@ -292,8 +297,7 @@ impl ModelConfig {
             Windows::Late => false,
         };
         if !known {
-            let period = std::iter::once(0).chain(2..=n_layers).find(|n| has_period(*n));
-            let value = match period {
+            let value = match (2..=n_layers).find(|n| has_period(*n)) {
                 Some(n) => Value::U32(n as u32),
                 None => Value::Array(Array::Bool(layers)),
             };

@@ -6,13 +6,14 @@
 //! - `llama.attention.sliding_window`, for a Mistral with a window: all layers see the last so many positions only.
 //! - `{arch}.attention.sliding_window_pattern` says which layers have the window, where that is not what the architecture has
 //!   without the key (llama, phi3: all layers; gemma2: all but every 2nd; gemma3: all but every 6th; qwen2, qwen3: the key
-//!   always stands beside a window): a u32 `n` for "layer `i` has it if `n` = 0 or `i % n < n - 1`", as llama.cpp reads it,
-//!   or else an array of a bool a layer.
-//! - `{arch}.attention.scale`, for a Gemma whose `query_pre_attn_scalar` is not the width of its heads: its inverse root.
+//!   always stands beside a window): a u32 `n` for "layer `i` has it if `i % n < n - 1`", as llama.cpp reads it, or else an
+//!   array of a bool a layer.
+//! - `{arch}.attention.scale`, for a Gemma whose `query_pre_attn_scalar` is not the width of its heads, or that has the 46 or 62
+//!   layers of one that is known for it: its inverse root.
 //! - `gemma3.rope.freq_base_swa`, always: the base of the layers with a window.
-//! - `pagelm.rope.attention_factor`, for YaRN with an attention factor of its own (`attention_factor`, or `mscale` and
-//!   `mscale_all_dim`): sine and cosine are multiplied by it, and by nothing else. Without the key, YaRN's own formula
-//!   0.1 · ln(factor) + 1 holds.
+//! - `{arch}.rope.scaling.attn_factor`, for YaRN with an attention factor of its own (`attention_factor`, or `mscale` and
+//!   `mscale_all_dim`): what sine and cosine are multiplied by beyond YaRN's own 0.1 · ln(factor) + 1. For Phi-3 it is what they
+//!   are multiplied by in all.
 //!
 //! Tensors that are computed: `rope_freqs.weight`, by which the frequencies are divided (Llama 3's scaling), and
 //! `rope_factors_short.weight` and `rope_factors_long.weight` (Phi-3's), beside `phi3.rope.scaling.attn_factor`.

@@ -41,10 +41,8 @@ pub(super) enum Scaling {
         original: u64,
         beta_fast: Option<f64>,
         beta_slow: Option<f64>,
-        /// As the field `attention_factor` states it.
-        stated: Option<f64>,
-        /// What sine and cosine are multiplied by, where it is not the formula's.
-        attention_factor: Option<f64>,
+        /// What sine and cosine are multiplied by, divided by the formula's 0.1 · ln(factor) + 1; absent where that is 1.
+        beyond_formula: Option<f64>,
     },
     LongRope {
         short: Vec<f32>,
@@ -174,8 +172,7 @@ impl Scaling {
             original,
             beta_fast: non_zero("beta_fast")?,
             beta_slow: non_zero("beta_slow")?,
-            stated,
-            attention_factor,
+            beyond_formula: attention_factor.map(|stated| stated / formula(1.0)),
         })
     }
 
@@ -210,12 +207,12 @@ impl Scaling {
                 keys.push(("rope.scaling.type", Value::String("linear".into())));
                 keys.push(("rope.scaling.factor", float(*factor)));
             }
-            Self::Yarn { factor, original, beta_fast, beta_slow, stated, .. } => {
+            Self::Yarn { factor, original, beta_fast, beta_slow, beyond_formula } => {
                 keys.push(("rope.scaling.type", Value::String("yarn".into())));
                 keys.push(("rope.scaling.factor", float(*factor)));
                 keys.push(("rope.scaling.original_context_length", Value::U32(*original as u32)));
                 let optional = [
-                    ("rope.scaling.yarn_attn_factor", stated),
+                    ("rope.scaling.attn_factor", beyond_formula),
                     ("rope.scaling.yarn_beta_fast", beta_fast),
                     ("rope.scaling.yarn_beta_slow", beta_slow),
                 ];
@@ -341,14 +338,15 @@ mod tests {
         let yarn = |extra: &str| {
             let json = format!(r#"{{"rope_scaling": {{"type": "yarn", "factor": 4{extra}}}}}"#);
             match read(&json, "llama").unwrap().scaling {
-                Scaling::Yarn { attention_factor, .. } => attention_factor,
+                Scaling::Yarn { beyond_formula, .. } => beyond_formula,
                 other => panic!("{other:?}"),
             }
         };
         assert_eq!(yarn(""), None);
-        assert_eq!(yarn(r#", "attention_factor": 1.5"#), Some(1.5));
+        let formula = 0.1 * 4f64.ln() + 1.0;
+        assert_eq!(yarn(r#", "attention_factor": 1.5"#), Some(1.5 / formula));
         let ratio = yarn(r#", "mscale": 0.5, "mscale_all_dim": 1"#).unwrap();
-        assert!((ratio - (0.05 * 4f64.ln() + 1.0) / (0.1 * 4f64.ln() + 1.0)).abs() < 1e-12);
+        assert!((ratio - (0.05 * 4f64.ln() + 1.0) / formula / formula).abs() < 1e-12);
 
         // Of 4 pairs: one that turns often, one in between, and two that hardly turn.
         let scaling = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 64.0 };

@@ -18,18 +18,21 @@ fn attend_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocat
     let q = constants.x + row * constants.x_stride + head * HEAD_DIM;
     for (var d = lane; d < HEAD_DIM / 4u; d += WORKGROUP) { query[d] = load4(q + 4u * d); }
     let table = block_table_of(row);
-    let n_positions = position_of(row) + 1u;
+    let last = position_of(row);
+    let n_positions = last + 1u;
+    let seen = first_seen(last);
     let to_values = BLOCK_TOKENS * constants.n_kv_heads * HEAD_DIM;
     var greatest = -3.0e38;
     var total = 0.0;
     var sums: array<f32, PER_LANE>;
-    for (var first = 0u; first < n_positions; first += WORKGROUP) {
+    for (var first = seen / WORKGROUP * WORKGROUP; first < n_positions; first += WORKGROUP) {
         let position = min(first + lane, n_positions - 1u);
         let place = kv_index(batch[table + position / BLOCK_TOKENS] * BLOCK_TOKENS + position % BLOCK_TOKENS, 0u, kv_head);
         workgroupBarrier();
         var dot4 = vec4<f32>(0.0);
         for (var d = 0u; d < HEAD_DIM / 4u; d++) { dot4 = fma(query[d], kv_read4(place + 4u * d), dot4); }
-        let score = select(-3.0e38, ((dot4.x + dot4.y) + (dot4.z + dot4.w)) * constants.value, first + lane < n_positions);
+        let is_seen = first + lane >= seen && first + lane < n_positions;
+        let score = select(-3.0e38, capped(((dot4.x + dot4.y) + (dot4.z + dot4.w)) * constants.value), is_seen);
         places[lane] = place;
         partial[lane] = score;
         for (var step = WORKGROUP / 2u; step > 0u; step /= 2u) {

@@ -17,7 +17,9 @@ fn attend_serial(@builtin(global_invocation_id) id: vec3<u32>) {
     var greatest = -3.0e38;
     var total = 0.0;
     var sums: array<vec4<f32>, VECTORS>;
-    for (var position = 0u; position <= last; position += 4u) {
+    // Groups are whole, so the order of addition depends only on the position; what lies before the window weighs nothing.
+    let first = first_seen(last);
+    for (var position = first / 4u * 4u; position <= last; position += 4u) {
         // A group lies in one block. Positions past the last read the last, and weigh nothing.
         let base = kv_index(batch[table + position / BLOCK_TOKENS] * BLOCK_TOKENS + position % BLOCK_TOKENS, 0u, kv_head);
         let left = last - position;
@@ -37,7 +39,10 @@ fn attend_serial(@builtin(global_invocation_id) id: vec3<u32>) {
             d3 = fma(query, kv_read4(k3 + d), d3);
         }
         var scores = vec4<f32>(total4(d0), total4(d1), total4(d2), total4(d3)) * constants.value;
-        scores = select(vec4<f32>(-3.0e38), scores, vec4<u32>(0u, 1u, 2u, 3u) <= vec4<u32>(left));
+        scores = vec4<f32>(capped(scores.x), capped(scores.y), capped(scores.z), capped(scores.w));
+        let group = vec4<u32>(position) + vec4<u32>(0u, 1u, 2u, 3u);
+        let is_seen = (group >= vec4<u32>(first)) & (group <= vec4<u32>(last));
+        scores = select(vec4<f32>(-3.0e38), scores, is_seen);
         let greater = max(greatest, max(max(scores.x, scores.y), max(scores.z, scores.w)));
         let shrink = exp(greatest - greater);
         let weights = exp(scores - vec4<f32>(greater));

@@ -1,7 +1,7 @@
 // Bindings and row arithmetic that every kernel shares. Offsets into activations and tables count f32 values.
 
 @group(0) @binding(0) var<storage, read> batch: array<u32>;         // header (16), then the arrays it points to
-@group(0) @binding(1) var<storage, read> tables: array<f32>;        // norms, then rotary (positions, head_dim / 2, cos sin)
+@group(0) @binding(1) var<storage, read> tables: array<f32>;        // norms and biases, then rotary (positions, head_dim / 2, cos sin)
 @group(0) @binding(2) var<storage, read> inputs: array<vec4<f32>>;  // activations read, region by region: (rows, width)
 @group(0) @binding(3) var<storage, read_write> outputs: array<f32>; // activations written: (rows, width)
 @group(0) @binding(4) var<storage, read> quants: array<vec4<u32>>;  // a matrix, or some rows of it: (rows, blocks of 32, words)
@@ -19,20 +19,28 @@ struct Constants {
     x_stride: u32,
     y: u32,              // outputs: (rows, y_stride)
     y_stride: u32,
-    table: u32,          // tables: norm weight or rotary
     n_heads: u32,
     n_kv_heads: u32,
-    split_half: u32,     // 1: rotary pairs are (i, i + head_dim / 2); 0: (2i, 2i + 1)
+    cache: u32,          // which of the plan's caches: whose slots and block tables
+    window: u32,         // a position sees so many positions; 0: all before it
     value: f32,          // epsilon, attention scale or embedding scale
+    softcap: f32,        // values become softcap · tanh(value / softcap); 0: they do not
+    nonlinearity: u32,   // NO_FUNCTION, SILU or GELU_TANH
+    adds: u32,           // 1: to what is there
+    weight: u32,         // tables: a norm's weight, in `rotate` that of queries
+    key_weight: u32,     // tables: in `rotate` the weight of keys
+    bias: u32,           // tables: a norm's or a projection's bias, or NONE
+    rotary: u32,         // tables: (positions, head_dim / 2, cos sin), or NONE
+    split_half: u32,     // 1: rotary pairs are (i, i + head_dim / 2); 0: (2i, 2i + 1)
+    is_layer_norm: u32,  // 1: the mean is taken out first
     unused_0: u32,
     unused_1: u32,
-    unused_2: u32,
 }
 
 const DECODE: u32 = 0u;
 const PREFILL: u32 = 1u;
 const LOGITS: u32 = 2u;
-const NO_SLOT: u32 = 0xffffffffu;
+const NONE: u32 = 0xffffffffu;
 const BLOCK_TOKENS: u32 = 32u;
 
 // The batch's header.
@@ -44,8 +52,8 @@ fn n_logits() -> u32 { return batch[3]; }
 // Its arrays, by activation row.
 fn token_of(row: u32) -> u32 { return batch[batch[4] + row]; }
 fn position_of(row: u32) -> u32 { return batch[batch[5] + row]; }
-fn slot_of(row: u32) -> u32 { return batch[batch[6] + row]; }
-fn block_table_of(row: u32) -> u32 { return batch[batch[7] + row]; }
+fn slot_of(row: u32) -> u32 { return batch[batch[6] + constants.cache * batch[9] + row]; }
+fn block_table_of(row: u32) -> u32 { return batch[batch[7] + constants.cache * batch[9] + row]; }
 fn logit_row(i: u32) -> u32 { return batch[batch[8] + i]; }
 
 // Rows of the kind this dispatch computes.
@@ -58,6 +66,20 @@ fn n_kind_rows() -> u32 {
 // Activation row of the i-th row of the kind; logit rows lie packed in a region of their own.
 fn first_kind_row() -> u32 {
     return select(0u, first_prefill_row(), constants.rows == PREFILL);
+}
+
+// Adds a projection's bias, where it has one.
+fn with_bias(value: f32, output: u32) -> f32 {
+    if (constants.bias == NONE) { return value; }
+    return value + tables[constants.bias + output];
+}
+
+// Clamped, since some implementations of tanh overflow where it has long been 1.
+fn tanh_clamped(x: f32) -> f32 { return tanh(clamp(x, -15.0, 15.0)); }
+
+fn capped(x: f32) -> f32 {
+    if (constants.softcap == 0.0) { return x; }
+    return constants.softcap * tanh_clamped(x / constants.softcap);
 }
 
 fn load4(i: u32) -> vec4<f32> { return inputs[i / 4u]; }

@@ -1,4 +1,4 @@
-// hidden = the token's row of the embedding; one invocation decodes a block of 32 values.
+// hidden = the token's row of the embedding, or plus that of the position; one invocation decodes a block of 32 values.
 
 @compute @workgroup_size(WORKGROUP)
 fn embed(@builtin(global_invocation_id) id: vec3<u32>) {
@@ -6,9 +6,9 @@ fn embed(@builtin(global_invocation_id) id: vec3<u32>) {
     let i = id.y;
     if (block >= constants.n_blocks || i >= n_kind_rows()) { return; }
     let row = first_kind_row() + i;
-    let token = token_of(row);
-    if (token < constants.first_output || token - constants.first_output >= constants.segment_rows) { return; }
-    let source = row_start(token - constants.first_output) + block;
+    let index = select(token_of(row), position_of(row), constants.adds == 1u);
+    if (index < constants.first_output || index - constants.first_output >= constants.segment_rows) { return; }
+    let source = row_start(index - constants.first_output) + block;
     let words = block_words(source);
     let scale = block_scale(source);
     let y = constants.y + row * constants.y_stride + block * 32u;
@@ -20,8 +20,10 @@ fn embed(@builtin(global_invocation_id) id: vec3<u32>) {
 }
 
 fn store4(i: u32, v: vec4<f32>) {
-    outputs[i] = v.x;
-    outputs[i + 1u] = v.y;
-    outputs[i + 2u] = v.z;
-    outputs[i + 3u] = v.w;
+    var sum = v;
+    if (constants.adds == 1u) { sum += vec4<f32>(outputs[i], outputs[i + 1u], outputs[i + 2u], outputs[i + 3u]); }
+    outputs[i] = sum.x;
+    outputs[i + 1u] = sum.y;
+    outputs[i + 2u] = sum.z;
+    outputs[i + 3u] = sum.w;
 }
