@@ -9,7 +9,7 @@ use crate::format::safetensors::Header;
 use crate::format::split;
 use crate::store::files::ModelFiles;
 use crate::store::{Source, base_name, read_all, read_header, read_safetensors_header};
-use crate::text::hugging_face::{NamedFile, TokenizerFiles, tokenizer_metadata};
+use crate::text::{NamedFile, TokenizerFiles, tokenizer_metadata};
 
 /// Longest configuration or index: those of the largest models have some hundred kB.
 const MAX_CONFIG_BYTES: u64 = 16 << 20;
