@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Raised whenever the meaning of a message changes; a tab and an engine of different versions refuse each other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A tab's name for one of its requests.
 pub type RequestId = u64;
@@ -62,17 +62,16 @@ pub enum ModelSource {
         /// The URL, as the page would fetch it.
         url: String,
     },
-    /// A file that travels beside the message.
-    Attachment {
-        /// Index into the envelope's attachments.
-        index: u32,
-        /// The file's name, for messages.
-        name: String,
+    /// Files that travel beside the message: a `.gguf` file, all parts of one, or those of a Hugging Face folder.
+    Attachments {
+        /// Their names, in the order of the envelope's attachments; a folder's with its own name before them.
+        names: Vec<String>,
     },
 }
 
 /// How to run a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(default)]
 pub struct LoadOptions {
     /// The longest conversation in tokens; the model's own limit, or 4096 where that is larger, if absent.
     pub context: Option<u32>,
@@ -82,6 +81,20 @@ pub struct LoadOptions {
     pub precision: Precision,
     /// Which device computes.
     pub device: DeviceChoice,
+    /// What weights that are plain numbers become while they are loaded.
+    pub quantize: Quantize,
+}
+
+/// What weights that are plain numbers (F32, F16, BF16) become while they are loaded; blocks stay what they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub enum Quantize {
+    /// They stay what they are.
+    #[default]
+    None,
+    /// Q8_0: 8.5 bits a weight.
+    Q8,
+    /// Q4_0: 4.5 bits a weight, and Q8_0 for the matrix that makes the logits.
+    Q4,
 }
 
 /// Number type of the KV cache.

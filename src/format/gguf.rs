@@ -263,7 +263,7 @@ fn tensor_place(name: &str) -> String {
 }
 
 /// A name for a message; one that fills the file is cut.
-fn quoted(name: &str) -> String {
+pub(super) fn quoted(name: &str) -> String {
     const MAX_CHARS: usize = 100;
     match name.char_indices().nth(MAX_CHARS) {
         None => format!("{name:?}"),

@@ -49,6 +49,19 @@ impl Metadata {
         Self { entries }
     }
 
+    /// Gives a key a value, in place of what it had.
+    pub fn set(&mut self, key: &str, value: Value) {
+        match self.entries.iter_mut().find(|(entry, _)| entry == key) {
+            Some((_, old)) => *old = value,
+            None => self.entries.push((key.into(), value)),
+        }
+    }
+
+    /// Leaves out the keys that a predicate holds for.
+    pub fn remove(&mut self, is_unwanted: impl Fn(&str) -> bool) {
+        self.entries.retain(|(key, _)| !is_unwanted(key));
+    }
+
     /// Number of keys.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -4,30 +4,29 @@
 
 use std::rc::Rc;
 
+use super::open::open;
 use super::pace::Pace;
+use super::weights::write_weights;
 use crate::engine::blocks::CacheConfig;
 use crate::engine::{Engine, EngineConfig};
 use crate::format::block::BlockType;
-use crate::format::checkpoint::{Checkpoint, Origin};
+use crate::format::checkpoint::{Checkpoint, Repack};
+use crate::format::hugging_face::HuggingFaceError;
+use crate::format::split::SplitError;
 use crate::gpu::layout::Capacity;
 use crate::gpu::model::GpuModel;
 use crate::gpu::{Gpu, GpuError};
 use crate::model::config::Config;
 use crate::model::error::ModelError;
 use crate::plan::batch::BLOCK_TOKENS;
-use crate::plan::{self, KvType, MatrixId, Plan, VectorId};
-use crate::protocol::{self, DeviceChoice, DeviceKind, LoadOptions, ModelInfo, Precision};
-use crate::store::{OpenError, Source, StoreError, read_header};
+use crate::plan::{KvType, Plan};
+use crate::protocol::{self, DeviceChoice, DeviceKind, LoadOptions, ModelInfo, Precision, Quantize};
+use crate::store::files::{ModelFiles, ReadError};
+use crate::store::{OpenError, Source};
 use crate::text::{TextError, Tokenizer, Vocabulary};
 
 /// The context where none is asked for and the model has a longer one.
 pub const DEFAULT_CONTEXT: usize = 4096;
-
-/// Weights read at once, in bytes.
-const PIECE_BYTES: usize = 2 << 20;
-
-/// Weights written before the host waits for the device, in bytes: staging memory is bounded by it.
-const FLUSH_BYTES: usize = 32 << 20;
 
 /// Bytes that one step's logits may take on their way back.
 const LOGITS_BYTES: usize = 8 << 20;
@@ -41,9 +40,42 @@ pub enum LoadError {
     /// The file.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A read of the file.
+    /// A read of the weights.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Read(#[from] ReadError),
+    /// What the parts of a split file say.
+    #[error(transparent)]
+    Split(#[from] SplitError),
+    /// What a Hugging Face folder says.
+    #[error("{name}: {error}")]
+    Folder {
+        /// The folder.
+        name: String,
+        /// What is wrong.
+        error: HuggingFaceError,
+    },
+    /// A file is not there.
+    #[error("{missing} is missing; {help}")]
+    NoFile {
+        /// What it is called.
+        missing: &'static str,
+        /// What would help.
+        help: &'static str,
+    },
+    /// Files of two models.
+    #[error("{first} and {second} are of two models; choose the files of one")]
+    TwoModels {
+        /// A file of one.
+        first: String,
+        /// A file of the other.
+        second: String,
+    },
+    /// Weights that only Python can read.
+    #[error("{name} is a Python pickle, which pagelm does not read; take the model's .safetensors or .gguf files")]
+    Pickle {
+        /// The file.
+        name: String,
+    },
     /// What the file says of its model.
     #[error("{name}: {error}")]
     Model {
@@ -91,13 +123,12 @@ pub enum LoadError {
     },
 }
 
-/// What a file's header tells, checked; nothing is on a device yet.
-pub struct Described {
-    checkpoint: Checkpoint,
+/// What a model's files tell, checked; nothing is on a device yet.
+pub struct Described<S> {
+    files: ModelFiles<S>,
     config: Config,
     plan: Plan,
     tokenizer: Tokenizer,
-    name: String,
     context: usize,
     kv_tokens: usize,
 }
@@ -116,24 +147,49 @@ pub struct Loaded {
     pub info: ModelInfo,
 }
 
-/// Reads and checks a file's header.
-pub async fn describe(source: &impl Source, options: &LoadOptions) -> Result<Described, LoadError> {
+/// Reads and checks what the files of a model say: a GGUF file, all parts of one, or those of a Hugging Face folder.
+pub async fn describe<S: Source>(sources: Vec<S>, options: &LoadOptions) -> Result<Described<S>, LoadError> {
     check_options(options)?;
-    let mut checkpoint = Checkpoint::from_gguf(read_header(source).await?);
-    let name = source.name().to_owned();
-    let model_error = |error| LoadError::Model { name: name.clone(), error };
-    let config = Config::new(&checkpoint).map_err(model_error)?;
+    describe_files(open(sources).await?, options)
+}
+
+/// The same for files that are open already.
+pub fn describe_files<S: Source>(
+    mut files: ModelFiles<S>,
+    options: &LoadOptions,
+) -> Result<Described<S>, LoadError> {
+    match options.quantize {
+        Quantize::None => {}
+        Quantize::Q8 => files.checkpoint.quantize(BlockType::Q8_0, Repack::Floats),
+        Quantize::Q4 => files.checkpoint.quantize(BlockType::Q4_0, Repack::Floats),
+    }
+    let config = Config::new(&files.checkpoint).map_err(|error| model_error(&files, error))?;
     let kv = match options.kv {
         protocol::KvType::F16 => KvType::F16,
         protocol::KvType::F32 => KvType::F32,
     };
     // The pool holds one full context, shared by all sequences.
     let context = checked_context(options.context, config.context)?;
-    let plan = crate::model::plan(&checkpoint, &config, kv, context).map_err(model_error)?;
-    let vocabulary = Vocabulary::from_gguf(&mut checkpoint.metadata);
-    let tokenizer =
-        vocabulary.and_then(Tokenizer::new).map_err(|error| LoadError::Text { name: name.clone(), error })?;
-    Ok(Described { checkpoint, config, plan, tokenizer, name, context, kv_tokens: context })
+    let plan = crate::model::plan(&files.checkpoint, &config, kv, context)
+        .map_err(|error| model_error(&files, error))?;
+    let vocabulary = Vocabulary::from_gguf(&mut files.checkpoint.metadata);
+    let tokenizer = vocabulary
+        .and_then(Tokenizer::new)
+        .map_err(|error| LoadError::Text { name: files.name().to_owned(), error })?;
+    Ok(Described { files, config, plan, tokenizer, context, kv_tokens: context })
+}
+
+/// An error of the model with its place: the file that has a tensor of another shape, and the tensor's name there.
+fn model_error<S: Source>(files: &ModelFiles<S>, error: ModelError) -> LoadError {
+    let place = match &error {
+        ModelError::Shape { name, .. } => files.place_of(name).filter(|(_, theirs)| theirs != name),
+        _ => None,
+    };
+    let name = match place {
+        Some((file, theirs)) => format!("{file}, {theirs}"),
+        None => files.name().to_owned(),
+    };
+    LoadError::Model { name, error }
 }
 
 /// A context that holds a prompt and an answer, and that the model was made for.
@@ -159,10 +215,10 @@ fn check_options(options: &LoadOptions) -> Result<(), LoadError> {
     Ok(())
 }
 
-impl Described {
+impl<S: Source> Described<S> {
     /// What the files say; tokens and merges are with the tokenizer now.
     pub fn checkpoint(&self) -> &Checkpoint {
-        &self.checkpoint
+        &self.files.checkpoint
     }
 
     /// The model's sizes.
@@ -177,13 +233,19 @@ impl Described {
 
     /// The model's own name, or its file's, fit to be shown: what controls a terminal is left out, and a novel is cut.
     pub fn model_name(&self) -> String {
-        let name = self.checkpoint.metadata.opt_str("general.name").ok().flatten().unwrap_or(&self.name);
+        let metadata = &self.files.checkpoint.metadata;
+        let name = metadata.opt_str("general.name").ok().flatten().unwrap_or(self.files.name());
         name.chars().filter(|c| !c.is_control()).take(MAX_NAME_CHARS).collect()
+    }
+
+    /// Bytes of the files with weights.
+    pub fn file_bytes(&self) -> u64 {
+        self.files.len_bytes()
     }
 
     /// Parameters in all.
     pub fn n_parameters(&self) -> u64 {
-        self.checkpoint.tensors().iter().map(|tensor| tensor.n_values()).sum()
+        self.files.checkpoint.tensors().iter().map(|tensor| tensor.n_values()).sum()
     }
 
     /// Longest conversation in tokens.
@@ -199,8 +261,8 @@ impl Described {
     /// Asks for room for so many sequences of `context` tokens each, instead of one; no more than run at once.
     pub fn with_room(mut self, context: u32, n_sequences: usize) -> Result<Self, LoadError> {
         self.context = checked_context(Some(context), self.config.context)?;
-        let plan = crate::model::plan(&self.checkpoint, &self.config, self.plan.kv, self.context);
-        self.plan = plan.map_err(|error| LoadError::Model { name: self.name.clone(), error })?;
+        let plan = crate::model::plan(&self.files.checkpoint, &self.config, self.plan.kv, self.context);
+        self.plan = plan.map_err(|error| model_error(&self.files, error))?;
         self.kv_tokens = self.context.next_multiple_of(BLOCK_TOKENS) * n_sequences.min(self.max_sequences());
         Ok(self)
     }
@@ -217,7 +279,6 @@ impl Described {
     /// Makes room on the device and brings the weights there; `progress` hears of bytes done and in all.
     pub async fn load(
         self,
-        source: &impl Source,
         gpu: Rc<Gpu>,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<Loaded, LoadError> {
@@ -231,7 +292,7 @@ impl Described {
             context: self.context,
         };
         let model = GpuModel::new(Rc::clone(&gpu), self.plan.clone(), capacity, self.kv_tokens).await?;
-        write_weights(&self.checkpoint, &self.plan, &model, source, &mut progress).await?;
+        write_weights(&self.files, &self.plan, &model, &mut progress).await?;
         // Less where memory did not suffice.
         let context = self.context.min(model.kv_tokens());
         let kv_note = (context < self.context)
@@ -252,7 +313,7 @@ impl Described {
             name: self.model_name(),
             architecture: self.config.architecture.clone(),
             n_parameters: self.n_parameters(),
-            file_bytes: source.len_bytes(),
+            file_bytes: self.files.len_bytes(),
             weight_bytes: model.weight_bytes(),
             context: context as u32,
             kv_tokens: model.kv_tokens() as u32,
@@ -265,71 +326,4 @@ impl Described {
         };
         Ok(Loaded { tokenizer: Rc::new(self.tokenizer), model, engine, pace: Pace::new(is_software), info })
     }
-}
-
-async fn write_weights(
-    checkpoint: &Checkpoint,
-    plan: &Plan,
-    model: &GpuModel,
-    source: &impl Source,
-    progress: &mut impl FnMut(u64, u64),
-) -> Result<(), LoadError> {
-    let mut done = 0;
-    let mut unflushed = 0;
-    for (i, vector) in plan.vectors.iter().enumerate() {
-        let mut values = Vec::with_capacity(vector.len());
-        for part in &vector.parts {
-            values.append(&mut read_f32s(checkpoint, &part.tensor, source).await?);
-        }
-        model.write_vector(VectorId(i), &values);
-        done += 4 * values.len() as u64;
-    }
-    for (i, rotary) in plan.rotaries.iter().enumerate() {
-        let divisors = match &rotary.divisors {
-            None => None,
-            Some(tensor) => Some(read_f32s(checkpoint, tensor, source).await?),
-        };
-        model.write_rotary(i, divisors.as_deref());
-    }
-    let total = done + plan.matrices.iter().map(matrix_bytes).sum::<u64>();
-    progress(done, total);
-    for (i, matrix) in plan.matrices.iter().enumerate() {
-        let mut first_row = 0;
-        for part in &matrix.parts {
-            let tensor = checkpoint.tensor(&part.tensor).expect("the recorder checked it");
-            let Origin::Stored { offset_bytes, .. } = tensor.origin;
-            let row_bytes = tensor.row_bytes as usize;
-            let piece_rows = (PIECE_BYTES / row_bytes).max(1);
-            for row in (0..part.n_rows).step_by(piece_rows) {
-                let n_bytes = piece_rows.min(part.n_rows - row) * row_bytes;
-                let piece = source.read(offset_bytes + (row * row_bytes) as u64, n_bytes).await?;
-                model.write_rows(MatrixId(i), first_row + row, &piece);
-                done += n_bytes as u64;
-                unflushed += n_bytes;
-                if unflushed >= FLUSH_BYTES {
-                    model.flush().await?;
-                    unflushed = 0;
-                    progress(done, total);
-                }
-            }
-            first_row += part.n_rows;
-        }
-        progress(done, total);
-    }
-    model.flush().await?;
-    Ok(())
-}
-
-/// The values of a small tensor that the recorder found to be F32.
-async fn read_f32s(checkpoint: &Checkpoint, name: &str, source: &impl Source) -> Result<Vec<f32>, LoadError> {
-    let tensor = checkpoint.tensor(name).expect("the recorder checked it");
-    let Origin::Stored { offset_bytes, .. } = tensor.origin;
-    let bytes = source.read(offset_bytes, tensor.n_bytes() as usize).await?;
-    Ok(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
-}
-
-/// Bytes of a matrix in the file.
-fn matrix_bytes(matrix: &plan::Matrix) -> u64 {
-    let block: BlockType = matrix.block_type;
-    block.row_bytes(matrix.n_columns as u64).unwrap_or(0) * matrix.n_rows() as u64
 }

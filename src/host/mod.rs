@@ -19,11 +19,13 @@ use session::Session;
 pub mod load;
 #[cfg(feature = "native")]
 pub mod native;
+pub mod open;
 pub mod options;
 pub mod pace;
 pub mod session;
 #[cfg(feature = "web")]
 pub mod web;
+pub mod weights;
 
 /// Names a connection: a tab, or the terminal.
 pub type ConnectionId = u64;
@@ -105,27 +107,26 @@ impl Host {
         self.loaded.as_ref().is_some_and(|loaded| !loaded.engine.is_idle())
     }
 
-    /// Replaces the model. The one before it stays until the new file's header has been found good.
+    /// Replaces the model by that of the files. The one before it stays until the new headers have been found good.
     pub async fn load(
         &mut self,
-        source: &impl Source,
+        sources: Vec<impl Source>,
         options: &LoadOptions,
         progress: impl FnMut(u64, u64),
     ) -> Result<ModelInfo, LoadError> {
-        let described = load::describe(source, options).await?;
-        self.load_described(described, source, progress).await
+        let described = load::describe(sources, options).await?;
+        self.load_described(described, progress).await
     }
 
-    /// The same for a file whose header was read already.
+    /// The same for files whose headers were read already.
     pub async fn load_described(
         &mut self,
-        described: load::Described,
-        source: &impl Source,
+        described: load::Described<impl Source>,
         progress: impl FnMut(u64, u64),
     ) -> Result<ModelInfo, LoadError> {
         let gpu = self.open_gpu().await?;
         self.unload("another model was loaded");
-        let loaded = described.load(source, gpu, progress).await?;
+        let loaded = described.load(gpu, progress).await?;
         let info = loaded.info.clone();
         self.loaded = Some(loaded);
         Ok(info)

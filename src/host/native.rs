@@ -20,6 +20,7 @@ mod answer;
 mod arguments;
 mod bench;
 mod chat;
+mod export;
 mod generate;
 mod info;
 mod messages;
@@ -108,6 +109,7 @@ async fn execute(command: Command, arguments: &Arguments) -> Result<(), CliError
         Command::Score => score::score(arguments).await,
         Command::Bench => bench::bench(arguments).await,
         Command::Chat => chat::chat(arguments).await,
+        Command::Quantize | Command::Convert => export::export(command, arguments).await,
         Command::Devices => info::devices(arguments).await,
     }
 }

@@ -2,6 +2,7 @@
 
 #[cfg(any(feature = "web", test))]
 mod content_range;
+pub mod files;
 #[cfg(feature = "native")]
 pub mod native;
 #[cfg(feature = "web")]
@@ -10,6 +11,7 @@ pub mod web;
 use std::future::Future;
 
 use crate::format::gguf::{GgufError, Header, Parsed};
+use crate::format::safetensors::{self, SafetensorsError};
 
 /// A model file that is read in pieces. Single-threaded: its futures need not be `Send`.
 pub trait Source {
@@ -72,6 +74,24 @@ pub enum OpenError {
         /// What is wrong with it.
         error: GgufError,
     },
+    /// It is not a usable safetensors file.
+    #[error("{name}: {error}")]
+    Safetensors {
+        /// The file.
+        name: String,
+        /// What is wrong with it.
+        error: SafetensorsError,
+    },
+    /// A file of text is larger than any real one.
+    #[error("{name} has {len_bytes} bytes, but {most} are allowed for it; it is not what its name says")]
+    TooLong {
+        /// The file.
+        name: String,
+        /// Length of the file.
+        len_bytes: u64,
+        /// What is allowed.
+        most: u64,
+    },
     /// Its header is larger than any real one.
     #[error(
         "{name}: the GGUF header has more than {at_least} bytes, but {MAX_HEADER_BYTES} are allowed; the file is damaged: download it again"
@@ -112,6 +132,36 @@ pub async fn read_header(source: &impl Source) -> Result<Header, OpenError> {
             }
         }
     }
+}
+
+/// Reads a safetensors file's header.
+pub async fn read_safetensors_header(source: &impl Source) -> Result<safetensors::Header, OpenError> {
+    let file_len = source.len_bytes();
+    let wrong = |error| OpenError::Safetensors { name: source.name().to_owned(), error };
+    let mut wanted_bytes = FIRST_READ_BYTES;
+    loop {
+        let n_bytes = usize::try_from(wanted_bytes.min(file_len)).expect("bounded by the longest header");
+        let bytes = source.read(0, n_bytes).await?;
+        match safetensors::Header::parse(&bytes, file_len).map_err(wrong)? {
+            safetensors::Parsed::Complete(header) => return Ok(header),
+            safetensors::Parsed::NeedMore { at_least } => wanted_bytes = at_least,
+        }
+    }
+}
+
+/// Reads a whole file of at most so many bytes.
+pub async fn read_all(source: &impl Source, most: u64) -> Result<Vec<u8>, OpenError> {
+    let len_bytes = source.len_bytes();
+    match usize::try_from(len_bytes) {
+        Ok(len) if len_bytes <= most => Ok(source.read(0, len).await?),
+        _ => Err(OpenError::TooLong { name: source.name().to_owned(), len_bytes, most }),
+    }
+}
+
+/// The last part of a path or URL: the file's own name.
+pub fn base_name(name: &str) -> &str {
+    let path = name.split_once('?').map_or(name, |(path, _)| path);
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
 /// Checks that a range lies in the file.

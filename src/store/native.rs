@@ -1,10 +1,12 @@
-//! A model file on this machine's disk. Its length is that of the moment it was opened.
+//! Model files on this machine's disk, found by any one of them. A file's length is that of the moment it was opened.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Source, StoreError, check_range};
+use crate::format::hugging_face::{CONFIG_FILE, INDEX_FILE, WEIGHTS_SUFFIX};
+use crate::format::split::{name_of_part, part_of_name};
 
 /// An open file.
 #[derive(Debug)]
@@ -28,6 +30,71 @@ impl FileSource {
         let file = File::open(path).map_err(|error| unreadable(error.to_string()))?;
         let len_bytes = file.metadata().map_err(|error| unreadable(error.to_string()))?.len();
         Ok(Self { file, name, len_bytes })
+    }
+}
+
+/// What the texts of a Hugging Face folder end with.
+const TEXT_SUFFIXES: [&str; 3] = [".json", ".txt", ".jinja"];
+
+/// The files of the model at a path: a folder's, where the path is a folder or a file of one, all parts of a split GGUF
+/// file, or the one file.
+///
+/// # Errors
+/// If a file cannot be opened, a part is missing, or a folder holds no model or several.
+pub fn model_files(path: impl AsRef<Path>) -> Result<Vec<FileSource>, StoreError> {
+    let path = path.as_ref();
+    if path.is_dir() {
+        return folder_files(path);
+    }
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if let Some((before, _, count)) = part_of_name(name) {
+        // Opened first, so that a wrong path is told as it was given.
+        FileSource::open(path)?;
+        let part = |number| FileSource::open(path.with_file_name(name_of_part(before, number, count)));
+        return (1..=count).map(part).collect();
+    }
+    let is_of_folder = name == CONFIG_FILE || name == INDEX_FILE || name.ends_with(WEIGHTS_SUFFIX);
+    match path.parent() {
+        Some(folder) if is_of_folder && path.is_file() => {
+            folder_files(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
+        }
+        _ => Ok(vec![FileSource::open(path)?]),
+    }
+}
+
+/// The files of the model in a folder: a Hugging Face model's, or those of the only GGUF model there.
+fn folder_files(folder: &Path) -> Result<Vec<FileSource>, StoreError> {
+    let unreadable = |problem: String| StoreError::Unreadable { name: folder.display().to_string(), problem };
+    let entries = std::fs::read_dir(folder).map_err(|error| unreadable(error.to_string()))?;
+    let mut paths: Vec<PathBuf> =
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file()).collect();
+    paths.sort();
+    let ends_with = |path: &Path, suffixes: &[&str]| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        suffixes.iter().any(|suffix| name.ends_with(suffix))
+    };
+    if paths.iter().any(|path| path.file_name().is_some_and(|name| name == CONFIG_FILE)) {
+        let is_wanted = |path: &&PathBuf| {
+            ends_with(path, &TEXT_SUFFIXES) || ends_with(path, &[WEIGHTS_SUFFIX, ".bin"])
+        };
+        return paths.iter().filter(is_wanted).map(FileSource::open).collect();
+    }
+    let ggufs: Vec<&PathBuf> = paths.iter().filter(|path| ends_with(path, &[".gguf"])).collect();
+    let other_than_first_part = |path: &&&PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        part_of_name(name).is_none_or(|(_, number, _)| number == 1)
+    };
+    let models: Vec<&&PathBuf> = ggufs.iter().filter(other_than_first_part).collect();
+    match models[..] {
+        [model] => model_files(model),
+        [] => Err(unreadable(format!(
+            "the folder has neither {CONFIG_FILE} nor a .gguf file; give the folder or the file of a model"
+        ))),
+        [first, second, ..] => Err(unreadable(format!(
+            "the folder has several models, {} and {} among them; give the file of one",
+            first.display(),
+            second.display()
+        ))),
     }
 }
 

@@ -10,7 +10,7 @@ const fn is_printable(byte: u8) -> bool {
 }
 
 /// The character of each byte; the others take U+0100 and up, in order.
-const BYTE_TO_CHAR: [char; 256] = {
+pub(super) const BYTE_TO_CHAR: [char; 256] = {
     let mut table = ['\0'; 256];
     let (mut byte, mut next) = (0, 0x100);
     while byte < 256 {

@@ -10,12 +10,20 @@ pub struct Detokenizer {
     skip_special: bool,
     /// The beginning of a character, at most 3 bytes between calls.
     pending: Vec<u8>,
+    /// A space that comes next was put there by the tokenizer.
+    drop_space: bool,
 }
 
 impl Detokenizer {
     /// At the beginning of a text; `skip_special` leaves out control and unused tokens.
     pub fn new(tokenizer: Rc<Tokenizer>, skip_special: bool) -> Self {
-        Self { tokenizer, skip_special, pending: Vec::new() }
+        let drop_space = tokenizer.adds_space();
+        Self { tokenizer, skip_special, pending: Vec::new(), drop_space }
+    }
+
+    /// Within a text, after other tokens: a space at the beginning is the text's own.
+    pub fn continuing(tokenizer: Rc<Tokenizer>, skip_special: bool) -> Self {
+        Self { drop_space: false, ..Self::new(tokenizer, skip_special) }
     }
 
     /// The text that became certain with this token. Bytes that can belong to no character become U+FFFD.
@@ -23,7 +31,12 @@ impl Detokenizer {
         if self.skip_special && self.tokenizer.is_special(id) {
             return String::new();
         }
-        self.push_bytes(&self.tokenizer.token_bytes(id))
+        let bytes = self.tokenizer.token_bytes(id);
+        let mut bytes = bytes.as_slice();
+        if !bytes.is_empty() && std::mem::take(&mut self.drop_space) {
+            bytes = bytes.strip_prefix(b" ").unwrap_or(bytes);
+        }
+        self.push_bytes(bytes)
     }
 
     /// What is left at the end: U+FFFD for a character that was cut off, else nothing.

@@ -94,6 +94,14 @@ pub enum TextError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A file of a model folder that tells of its tokenizer cannot be used.
+    #[error("{file} of the model's folder {problem}")]
+    TokenizerFile {
+        /// The file.
+        file: String,
+        /// What was found in it, what was expected, and what would help.
+        problem: String,
+    },
     /// A metadata key of the file has no usable value.
     #[error(transparent)]
     Metadata(#[from] crate::format::metadata::MetadataError),

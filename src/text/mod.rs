@@ -5,10 +5,16 @@
 //! Chat ──template──► Rendered ──encode──► ids … model … ids ──Detokenizer──► text ──StopStrings──► what is shown
 //! ```
 
+mod assemble;
+mod bpe;
 mod byte_level;
+mod byte_level_bpe;
 mod detokenizer;
 mod error;
+mod hugging_face;
+mod merges;
 mod pre_tokenizer;
+mod sentence_piece;
 mod special;
 mod stop;
 mod strftime;
@@ -16,11 +22,13 @@ mod template;
 mod template_scan;
 mod template_value;
 mod tojson;
+mod token_table;
 mod tokenizer;
 mod vocabulary;
 
 pub use detokenizer::Detokenizer;
 pub use error::TextError;
+pub use hugging_face::{NamedFile, TokenizerFiles, tokenizer_metadata};
 pub use stop::{StopOutcome, StopStrings};
 pub use template::{Chat, ChatToolCall, ChatTurn, Rendered};
 pub use tokenizer::Tokenizer;

@@ -5,16 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Anchored, Input, MatchKind};
 
-/// What an added token may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Steers the model; never made from the content of a message.
-    Control,
-    /// A string that is one token wherever it stands.
-    Added,
-    /// A place in the vocabulary that no text reaches.
-    Unused,
-}
+use super::token_table::Kind;
 
 /// The added tokens of a vocabulary, with what finds them in text.
 pub(super) struct SpecialTokens {
@@ -24,6 +15,10 @@ pub(super) struct SpecialTokens {
     ids: Vec<u32>,
     /// Bytes of the longest control token.
     longest_control: usize,
+    /// Tokens that take the whitespace before them.
+    lstrip: BTreeSet<u32>,
+    /// Tokens that take the whitespace after them.
+    rstrip: BTreeSet<u32>,
 }
 
 /// A piece of text: either a token of its own or text to merge.
@@ -48,7 +43,14 @@ impl SpecialTokens {
         };
         let controls = by_id.values().filter(|(_, kind)| *kind == Kind::Control);
         let longest_control = controls.map(|(text, _)| text.len()).max().unwrap_or(0);
-        Ok(Self { by_id, matcher, ids, longest_control })
+        let (lstrip, rstrip) = (BTreeSet::new(), BTreeSet::new());
+        Ok(Self { by_id, matcher, ids, longest_control, lstrip, rstrip })
+    }
+
+    /// The same, where some tokens take the whitespace before or after them.
+    pub(super) fn stripping(mut self, lstrip: Vec<u32>, rstrip: Vec<u32>) -> Self {
+        (self.lstrip, self.rstrip) = (lstrip.into_iter().collect(), rstrip.into_iter().collect());
+        self
     }
 
     /// The token's text, as it stands in the vocabulary.
@@ -76,15 +78,21 @@ impl SpecialTokens {
     }
 
     /// Cuts `text` at its added tokens. A control token is text where a byte offset in `breaks` (ascending) lies right
-    /// after its first character.
+    /// after its first character. Whitespace that a token takes is in no piece.
     pub(super) fn split<'t>(&self, text: &'t str, breaks: &[usize]) -> Vec<Piece<'t>> {
         let mut pieces = Vec::new();
         let (mut start, mut from) = (0, 0);
-        while let Some((at, end, id)) = self.find(text, from) {
+        while let Some((mut at, mut end, id)) = self.find(text, from) {
             let second = at + first_char_len(&text[at..]);
             if self.is_hidden(id) && breaks.binary_search(&second).is_ok() {
                 from = second;
                 continue;
+            }
+            if self.lstrip.contains(&id) {
+                at = start + text[start..at].trim_end().len();
+            }
+            if self.rstrip.contains(&id) {
+                end = text.len() - text[end..].trim_start().len();
             }
             if start < at {
                 pieces.push(Piece::Text(&text[start..at]));
@@ -174,6 +182,20 @@ mod tests {
         ];
         for (text, pieces) in table {
             assert_eq!(tokens().split(text, &[]), *pieces, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn whitespace_beside_a_token_is_taken_where_the_token_asks_for_it() {
+        use Piece::{Text, Token};
+        let tokens = tokens().stripping(vec![2], vec![0, 2]);
+        let table: &[(&str, &[Piece<'_>])] = &[
+            ("a <|end|>\n\u{a0} b", &[Text("a "), Token(0), Text("b")]),
+            ("a \n<think>\t<think> <|end|> ", &[Text("a"), Token(2), Token(2), Token(0)]),
+            (" § §", &[Text(" "), Token(4), Text(" "), Token(4)]),
+        ];
+        for (text, pieces) in table {
+            assert_eq!(tokens.split(text, &[]), *pieces, "{text:?}");
         }
     }
 

@@ -1,18 +1,18 @@
 //! Text ⇄ tokens, exactly as the model was trained to see them. A control token comes from its own text outside of
 //! message content, and from nothing else: the merges do not know it.
 
-use std::collections::BTreeMap;
-
-use tokenizers::models::bpe::{BPE, Vocab};
-use tokenizers::{Model as _, NormalizedString, Normalizer as _, normalizers::NFC};
-
-use super::pre_tokenizer::PreTokenizer;
-use super::special::{Kind, Piece, SpecialTokens};
+use super::assemble::{check_counts, check_ids, take_merges, take_tokens, token_variables};
+use super::bpe::Merger;
+use super::byte_level_bpe::{BYTE_LEVEL, ByteLevelBpe};
+use super::pre_tokenizer::{Exceptions, PreTokenizer};
+use super::sentence_piece::{Ranking, SENTENCE_PIECE, SentencePiece, SpacePrefix};
+use super::special::{Piece, SpecialTokens};
 use super::template::{Chat, ChatTemplate, Rendered};
-use super::{TextError, Vocabulary, byte_level};
+use super::token_table::TokenTable;
+use super::{TextError, Vocabulary};
 
 /// The kinds of tokenizer that work, as `tokenizer.ggml.model` names them.
-const MODELS: &str = "\"gpt2\"";
+const MODELS: &str = "\"gpt2\" or \"llama\"";
 
 /// Control tokens that end an answer in every model that has them.
 const END_OF_GENERATION: [&str; 20] = [
@@ -38,11 +38,13 @@ const END_OF_GENERATION: [&str; 20] = [
     "[EOS]",
 ];
 
+/// Longest text that is encoded at once: three times as long, its spaces written out, it still counts in 32 bits.
+const MAX_TEXT_BYTES: u32 = 1 << 30;
+
 /// A model's tokenizer and chat template.
 pub struct Tokenizer {
-    /// Holds the strings of all tokens but the added ones: the only copy that is kept.
-    bpe: BPE,
-    pre_tokenizer: PreTokenizer,
+    tokens: TokenTable,
+    method: Method,
     special: SpecialTokens,
     template: ChatTemplate,
     n_tokens: u32,
@@ -50,36 +52,48 @@ pub struct Tokenizer {
     eos: Option<u32>,
     add_bos: bool,
     add_eos: bool,
-    add_space_prefix: bool,
     eog: Vec<u32>,
 }
 
+/// How text becomes tokens.
+enum Method {
+    ByteLevel(ByteLevelBpe),
+    SentencePiece(SentencePiece),
+}
+
 impl Tokenizer {
-    /// Checks a vocabulary and builds its tokenizer, consuming it: its strings are moved, not copied.
+    /// Checks a vocabulary and builds its tokenizer, consuming it.
     ///
     /// # Errors
     /// A kind or pre-tokenizer that is not supported, and whatever in the file contradicts itself. A broken chat
     /// template is told by [`Self::render`] only: raw text works without it.
     pub fn new(mut vocabulary: Vocabulary) -> Result<Self, TextError> {
-        if vocabulary.model != "gpt2" {
+        if ![BYTE_LEVEL, SENTENCE_PIECE].contains(&vocabulary.model.as_str()) {
             return Err(TextError::UnknownModel { found: vocabulary.model, known: MODELS.into() });
         }
-        let pre_tokenizer = PreTokenizer::new(vocabulary.pre.as_deref())?;
+        let exceptions = Exceptions { nfc: vocabulary.nfc, ignore_merges: vocabulary.ignore_merges };
+        let pre_tokenizer = match vocabulary.model.as_str() {
+            BYTE_LEVEL => Some(PreTokenizer::new(vocabulary.pre.as_deref(), exceptions)?),
+            _ => None,
+        };
         let n_tokens = check_counts(&vocabulary)?;
         check_ids(&vocabulary)?;
         let template = ChatTemplate::new(vocabulary.chat_template.take(), token_variables(&vocabulary));
-        let (vocab, added) = take_tokens(&mut vocabulary)?;
-        let merges = take_merges(&mut vocabulary, &vocab)?;
-        let bpe = BPE::builder()
-            .vocab_and_merges(vocab, merges)
-            .cache_capacity(0)
-            .ignore_merges(pre_tokenizer.ignore_merges)
-            .build()
-            .map_err(encode_error)?;
-        let special = SpecialTokens::new(added).map_err(encode_error)?;
+        let (tokens, added) = take_tokens(&mut vocabulary)?;
+        let special = SpecialTokens::new(added)
+            .map_err(|error| TextError::Encode { detail: error.to_string() })?
+            .stripping(std::mem::take(&mut vocabulary.lstrip), std::mem::take(&mut vocabulary.rstrip));
+        let method = match pre_tokenizer {
+            Some(pre_tokenizer) => {
+                let merges = take_merges(&mut vocabulary, &tokens)?;
+                let prefix = vocabulary.add_space_prefix;
+                Method::ByteLevel(ByteLevelBpe::new(&tokens, pre_tokenizer, merges, prefix))
+            }
+            None => Method::SentencePiece(sentence_piece(&mut vocabulary, &tokens)?),
+        };
         let mut tokenizer = Self {
-            bpe,
-            pre_tokenizer,
+            tokens,
+            method,
             special,
             template,
             n_tokens,
@@ -87,7 +101,6 @@ impl Tokenizer {
             eos: vocabulary.eos,
             add_bos: vocabulary.add_bos,
             add_eos: vocabulary.add_eos,
-            add_space_prefix: vocabulary.add_space_prefix,
             eog: Vec::new(),
         };
         tokenizer.eog = tokenizer.find_eog(&vocabulary);
@@ -140,7 +153,10 @@ impl Tokenizer {
     pub fn token_bytes(&self, id: u32) -> Vec<u8> {
         match self.special.text(id) {
             Some(text) => text.as_bytes().to_vec(),
-            None => byte_level::decode(&self.bpe.id_to_token(id).unwrap_or_default()),
+            None => match self.method {
+                Method::ByteLevel(_) => ByteLevelBpe::token_bytes(&self.tokens, id),
+                Method::SentencePiece(_) => SentencePiece::token_bytes(&self.tokens, id),
+            },
         }
     }
 
@@ -164,8 +180,13 @@ impl Tokenizer {
         self.template.exists()
     }
 
+    /// Whether a text of tokens begins with a space that nobody wrote.
+    pub(super) fn adds_space(&self) -> bool {
+        matches!(&self.method, Method::SentencePiece(method) if method.space_prefix != SpacePrefix::Nowhere)
+    }
+
     fn piece(&self, id: u32) -> String {
-        self.special.text(id).map(str::to_owned).or_else(|| self.bpe.id_to_token(id)).unwrap_or_default()
+        self.special.text(id).unwrap_or_else(|| self.tokens.text(id)).to_owned()
     }
 
     fn find_eog(&self, vocabulary: &Vocabulary) -> Vec<u32> {
@@ -179,159 +200,42 @@ impl Tokenizer {
     }
 
     fn encode_into(&self, text: &str, breaks: &[usize], ids: &mut Vec<u32>) -> Result<(), TextError> {
+        // Symbols count bytes in 32 bits, and a piece may grow by a space a few bytes long.
+        if u32::try_from(text.len()).map_or(true, |n_bytes| n_bytes > MAX_TEXT_BYTES) {
+            return Err(TextError::Encode { detail: "it is longer than 1 GiB".into() });
+        }
+        let mut merger = Merger::default();
+        let mut at_start = true;
         for piece in self.special.split(text, breaks) {
-            match piece {
-                Piece::Token(id) => ids.push(id),
-                Piece::Text(text) => self.merge_into(text, ids)?,
+            match (piece, &self.method) {
+                (Piece::Token(id), _) => ids.push(id),
+                (Piece::Text(text), Method::ByteLevel(method)) => {
+                    method.encode_into(&self.tokens, text, &mut merger, ids);
+                }
+                (Piece::Text(text), Method::SentencePiece(method)) => {
+                    method.encode_into(&self.tokens, text, at_start, &mut merger, ids);
+                }
             }
+            at_start = false;
         }
         Ok(())
     }
-
-    /// Merges text without added tokens.
-    fn merge_into(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), TextError> {
-        let mut normalized;
-        let mut text = text;
-        if self.pre_tokenizer.nfc && !text.is_ascii() {
-            normalized = NormalizedString::from(text);
-            NFC.normalize(&mut normalized).map_err(encode_error)?;
-            text = normalized.get();
-        }
-        let prefixed;
-        if self.add_space_prefix && !text.starts_with(' ') {
-            prefixed = format!(" {text}");
-            text = &prefixed;
-        }
-        let mut word = String::new();
-        self.pre_tokenizer.for_each_word(text, |part| {
-            word.clear();
-            byte_level::encode_into(part, &mut word);
-            ids.extend(self.bpe.tokenize(&word).map_err(encode_error)?.iter().map(|token| token.id));
-            Ok(())
-        })
-    }
 }
 
-fn encode_error(error: impl ToString) -> TextError {
-    TextError::Encode { detail: error.to_string() }
-}
-
-/// Lengths that must agree; gives the number of tokens.
-fn check_counts(vocabulary: &Vocabulary) -> Result<u32, TextError> {
-    let n_tokens = vocabulary.tokens.len();
-    if n_tokens == 0 {
-        return Err(TextError::EmptyVocabulary);
-    }
-    let arrays = [
-        ("scores (tokenizer.ggml.scores)", vocabulary.scores.len()),
-        ("token types (tokenizer.ggml.token_type)", vocabulary.token_types.len()),
-    ];
-    for (what, found) in arrays {
-        if found != 0 && found != n_tokens {
-            return Err(TextError::CountMismatch { what, found, n_tokens });
-        }
-    }
-    u32::try_from(n_tokens).ok().ok_or(TextError::TooManyTokens { found: n_tokens })
-}
-
-/// Every token that the file names, with what it is for.
-fn named_tokens(vocabulary: &Vocabulary) -> impl Iterator<Item = (&'static str, u32)> {
-    let one = [
-        ("beginning of text (tokenizer.ggml.bos_token_id)", vocabulary.bos),
-        ("end of text (tokenizer.ggml.eos_token_id)", vocabulary.eos),
-        ("end of turn (tokenizer.ggml.eot_token_id)", vocabulary.eot),
-        ("unknown token (tokenizer.ggml.unknown_token_id)", vocabulary.unk),
-        ("padding (tokenizer.ggml.padding_token_id)", vocabulary.pad),
-    ];
-    let more = vocabulary.extra_eog.iter().map(|id| ("end of message (tokenizer.ggml.eom_token_id)", *id));
-    one.into_iter().filter_map(|(what, id)| Some((what, id?))).chain(more)
-}
-
-fn check_ids(vocabulary: &Vocabulary) -> Result<(), TextError> {
-    let n_tokens = vocabulary.tokens.len();
-    match named_tokens(vocabulary).find(|(_, id)| usize::try_from(*id).map_or(true, |id| id >= n_tokens)) {
-        Some((what, id)) => Err(TextError::IdOutOfRange { what, id, n_tokens }),
-        None => Ok(()),
-    }
-}
-
-/// What templates call the tokens that the file names.
-fn token_variables(vocabulary: &Vocabulary) -> Vec<(&'static str, String)> {
-    let named = [
-        ("bos_token", vocabulary.bos),
-        ("eos_token", vocabulary.eos),
-        ("unk_token", vocabulary.unk),
-        ("pad_token", vocabulary.pad),
-    ];
-    let text = |id: u32| vocabulary.tokens[id as usize].clone();
-    named.into_iter().filter_map(|(name, id)| Some((name, text(id?)))).collect()
-}
-
-type Added = BTreeMap<u32, (String, Kind)>;
-
-/// Moves the tokens out: those that text merges into, and the added ones. Without types the tokens that the file names
-/// are control, all others normal.
-fn take_tokens(vocabulary: &mut Vocabulary) -> Result<(Vocab, Added), TextError> {
-    let named: Vec<u32> = named_tokens(vocabulary).map(|(_, id)| id).collect();
-    let types = std::mem::take(&mut vocabulary.token_types);
-    let mut vocab = Vocab::with_capacity(vocabulary.tokens.len());
-    let mut controls = Vocab::new();
-    let mut added = Added::new();
-    for (id, text) in (0..).zip(std::mem::take(&mut vocabulary.tokens)) {
-        let kind = match types.get(id as usize) {
-            None if named.contains(&id) => Some(Kind::Control),
-            None | Some(0 | 1 | 6) => None,
-            Some(2 | 3) => Some(Kind::Control),
-            Some(4) => Some(Kind::Added),
-            Some(5) => Some(Kind::Unused),
-            Some(found) => return Err(TextError::BadTokenType { id, found: *found }),
-        };
-        if kind == Some(Kind::Unused) {
-            added.insert(id, (text, Kind::Unused));
-            continue;
-        }
-        if let Some(first) = vocab.get(&text).or_else(|| controls.get(&text)) {
-            return Err(TextError::DuplicateToken { first: *first, second: id, text });
-        }
-        match kind {
-            Some(Kind::Control) => drop(controls.insert(text.clone(), id)),
-            Some(_) => drop(vocab.insert(text.clone(), id)),
-            None => {
-                vocab.insert(text, id);
-                continue;
-            }
-        }
-        added.extend(kind.map(|kind| (id, (text, kind))));
-    }
-    Ok((vocab, added))
-}
-
-/// Moves the merges out, as pairs whose parts and whole are tokens.
-fn take_merges(vocabulary: &mut Vocabulary, vocab: &Vocab) -> Result<Vec<(String, String)>, TextError> {
-    let mut merges = Vec::with_capacity(vocabulary.merges.len());
-    let mut whole = String::new();
-    for (index, mut merge) in std::mem::take(&mut vocabulary.merges).into_iter().enumerate() {
-        let space = merge.find(' ').filter(|at| *at > 0 && *at + 1 < merge.len());
-        let Some(space) = space.filter(|at| !merge[at + 1..].contains(' ')) else {
-            return Err(TextError::BadMerge {
-                index,
-                merge,
-                problem: "is not two tokens with a space between".into(),
-            });
-        };
-        whole.clear();
-        whole.push_str(&merge[..space]);
-        whole.push_str(&merge[space + 1..]);
-        let missing = [&merge[..space], &merge[space + 1..], &whole]
-            .into_iter()
-            .find(|part| !vocab.contains_key(*part));
-        if let Some(missing) = missing.map(str::to_owned) {
-            let problem = format!("needs {missing:?}, which is not an ordinary token of the vocabulary");
-            return Err(TextError::BadMerge { index, merge, problem });
-        }
-        let second = merge[space + 1..].to_owned();
-        merge.truncate(space);
-        merges.push((merge, second));
-    }
-    Ok(merges)
+/// SentencePiece's rules of a vocabulary.
+fn sentence_piece(vocabulary: &mut Vocabulary, tokens: &TokenTable) -> Result<SentencePiece, TextError> {
+    let ranking = if !vocabulary.merges.is_empty() {
+        Ranking::Merges(take_merges(vocabulary, tokens)?)
+    } else if vocabulary.scores.is_empty() {
+        let what = "scores (tokenizer.ggml.scores)";
+        return Err(TextError::CountMismatch { what, found: 0, n_tokens: tokens.len() });
+    } else {
+        Ranking::Scores(std::mem::take(&mut vocabulary.scores))
+    };
+    let space_prefix = match (vocabulary.add_space_prefix, vocabulary.space_prefix_once) {
+        (false, _) => SpacePrefix::Nowhere,
+        (true, false) => SpacePrefix::EverySegment,
+        (true, true) => SpacePrefix::Once,
+    };
+    Ok(SentencePiece::new(tokens, ranking, space_prefix, vocabulary.unk))
 }

@@ -9,7 +9,7 @@ use pagelm::format::gguf::{Header, Parsed};
 use pagelm::text::{Tokenizer, Vocabulary};
 use serde_json::Value as Json;
 
-use super::{chat, detokenize, turn};
+use super::{chat, detokenize, ids_of, turn};
 
 const MODEL: &str = "www/models/SmolLM2-135M-Instruct.Q4_1.gguf";
 
@@ -36,10 +36,6 @@ fn smollm2() -> Rc<Tokenizer> {
 fn expected() -> Json {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/smollm2-135m/expected.json");
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
-}
-
-fn ids_of(json: &Json) -> Vec<u32> {
-    json.as_array().unwrap().iter().map(|id| u32::try_from(id.as_u64().unwrap()).unwrap()).collect()
 }
 
 #[test]

@@ -8,7 +8,8 @@ use lexopt::{Arg, Parser};
 
 use super::CliError;
 use super::spec::{self, Command, OptionSpec};
-use crate::protocol::{DeviceChoice, GenerateOptions, KvType, LoadOptions, Precision};
+use crate::format::block::BlockType;
+use crate::protocol::{DeviceChoice, GenerateOptions, KvType, LoadOptions, Precision, Quantize};
 
 /// What is asked of the program.
 #[derive(Debug)]
@@ -38,6 +39,12 @@ pub(super) struct Arguments {
     /// The text to tokenize.
     pub(super) positional: Option<String>,
     text: Option<PathBuf>,
+    /// A model to read and a file to write.
+    paths: Vec<PathBuf>,
+    /// What matrices become in the file written; what they are where absent.
+    pub(super) block_type: Option<BlockType>,
+    /// Write over a file that is there.
+    pub(super) force: bool,
     /// How to choose tokens; `max_tokens` stands beside it, since its default differs.
     sampling: GenerateOptions,
     /// Most tokens to generate, where that was said.
@@ -59,6 +66,14 @@ impl Arguments {
     /// The file to score.
     pub(super) fn text(&self) -> &PathBuf {
         self.text.as_ref().expect("`check` refuses `score` without its text")
+    }
+
+    /// The model to read and the file to write.
+    pub(super) fn in_and_out(&self) -> (&PathBuf, &PathBuf) {
+        let [model, out] = &self.paths[..] else {
+            unreachable!("`check` refuses another number of paths");
+        };
+        (model, out)
     }
 
     /// How to choose tokens, with such a `max_tokens` where none was said.
@@ -140,6 +155,11 @@ fn unknown(command: Command, name: &str) -> CliError {
 }
 
 fn set_positional(arguments: &mut Arguments, command: Command, value: OsString) -> Result<(), CliError> {
+    const MOST_PATHS: usize = 2;
+    if matches!(command, Command::Quantize | Command::Convert) && arguments.paths.len() < MOST_PATHS {
+        arguments.paths.push(value.into());
+        return Ok(());
+    }
     let text =
         value.into_string().map_err(|value| usage(Some(command), format!("{value:?} is not UTF-8 text")))?;
     let sentence = match (command, &arguments.positional) {
@@ -150,6 +170,9 @@ fn set_positional(arguments: &mut Arguments, command: Command, value: OsString) 
         (Command::Tokenize, Some(_)) => {
             format!("one TEXT is tokenized, but {text:?} is another; quote a text with spaces")
         }
+        (Command::Quantize | Command::Convert, _) => {
+            format!("one model is read and one file written, but {text:?} is a third; quote a path with spaces")
+        }
         (Command::Generate, _) => format!("{text:?} stands alone; a prompt is given as --prompt {text:?}"),
         _ => format!("{text:?} stands alone; `pagelm {}` takes options only", command.name()),
     };
@@ -159,10 +182,14 @@ fn set_positional(arguments: &mut Arguments, command: Command, value: OsString) 
 /// What a command cannot do without.
 fn check(arguments: &Arguments, command: Command) -> Result<(), CliError> {
     let missing = |what: &str| Err(usage(Some(command), format!("{what} is missing")));
-    if command != Command::Devices && arguments.model.is_none() {
+    let takes_model = !matches!(command, Command::Devices | Command::Quantize | Command::Convert);
+    if takes_model && arguments.model.is_none() {
         return missing("--model PATH");
     }
     match command {
+        Command::Quantize | Command::Convert if arguments.paths.is_empty() => missing("the model to read"),
+        Command::Quantize | Command::Convert if arguments.paths.len() < 2 => missing("the file to write"),
+        Command::Quantize if arguments.block_type.is_none() => missing("--type"),
         Command::Tokenize if arguments.positional.is_none() => missing("the TEXT to tokenize"),
         Command::Score if arguments.text.is_none() => missing("--text FILE"),
         Command::Generate => match (&arguments.prompt, &arguments.messages) {
@@ -201,6 +228,7 @@ fn set_flag(arguments: &mut Arguments, name: &str, on: bool) -> Result<(), Strin
     let sampling = &mut arguments.sampling;
     match name {
         "json" => arguments.json = on,
+        "force" => arguments.force = on,
         "ignore-eos" => sampling.ignore_eos = on,
         "include-stop-str-in-output" => sampling.include_stop_str_in_output = on,
         "skip-special-tokens" => sampling.skip_special_tokens = on,
@@ -226,6 +254,21 @@ fn set_text(arguments: &mut Arguments, name: &str, value: String) -> Result<(), 
             arguments.load.precision = choice(name, value, &choices)?;
         }
         "kv" => arguments.load.kv = choice(name, value, &[("f16", KvType::F16), ("f32", KvType::F32)])?,
+        "quantize" => {
+            let choices = [("none", Quantize::None), ("q8_0", Quantize::Q8), ("q4_0", Quantize::Q4)];
+            arguments.load.quantize = choice(name, value, &choices)?;
+        }
+        "type" => {
+            let choices = [
+                ("q8_0", Some(BlockType::Q8_0)),
+                ("q4_0", Some(BlockType::Q4_0)),
+                ("f16", Some(BlockType::F16)),
+                ("bf16", Some(BlockType::BF16)),
+                ("f32", Some(BlockType::F32)),
+                ("as-is", None),
+            ];
+            arguments.block_type = choice(name, value, &choices)?;
+        }
         "context" => arguments.load.context = Some(number("--context", value, "a whole number of tokens")?),
         "adapter-name" => arguments.adapter_name = Some(value.into()),
         "prompt" => arguments.prompt = Some(value.into()),

@@ -128,7 +128,7 @@ fn collect(
     InfoJson {
         name: described.model_name(),
         file: arguments.model().display().to_string(),
-        file_bytes: opened.file_bytes(),
+        file_bytes: described.file_bytes(),
         architecture: config.architecture.clone(),
         parameters: described.n_parameters(),
         sizes: Sizes {

@@ -11,8 +11,7 @@ use crate::engine::AddError;
 use crate::host::load::{self, Described};
 use crate::host::{ConnectionId, Host, encode, options};
 use crate::protocol::{DeviceKind, Event, GenerateOptions, ModelInfo, Prompt, RequestId};
-use crate::store::Source as _;
-use crate::store::native::FileSource;
+use crate::store::native::{FileSource, model_files};
 use crate::text::StopStrings;
 
 /// The terminal's own connection.
@@ -23,8 +22,7 @@ const MAX_TEXT_BYTES: u64 = 64 << 20;
 
 /// A model whose header is read.
 pub(super) struct Opened {
-    pub(super) described: Described,
-    source: FileSource,
+    pub(super) described: Described<FileSource>,
     started: Instant,
 }
 
@@ -40,20 +38,14 @@ impl Opened {
     /// Opens the model that the command line names.
     pub(super) async fn open(arguments: &Arguments) -> Result<Self, CliError> {
         let started = Instant::now();
-        let source = FileSource::open(arguments.model())?;
-        let described = load::describe(&source, &arguments.load).await?;
-        Ok(Self { described, source, started })
+        let described = load::describe(model_files(arguments.model())?, &arguments.load).await?;
+        Ok(Self { described, started })
     }
 
     /// Asks for room for so many sequences of `context` tokens each.
     pub(super) fn with_room(self, context: usize, n_sequences: usize) -> Result<Self, CliError> {
         let context = u32::try_from(context).unwrap_or(u32::MAX);
         Ok(Self { described: self.described.with_room(context, n_sequences)?, ..self })
-    }
-
-    /// Bytes of the file.
-    pub(super) fn file_bytes(&self) -> u64 {
-        self.source.len_bytes()
     }
 
     /// The tokens of a prompt.
@@ -92,7 +84,7 @@ impl Opened {
         let progress = |done: u64, total: u64| {
             output::progress(&format!("loading {name}: {} of {}", output::bytes(done), output::bytes(total)));
         };
-        let loaded = host.load_described(self.described, &self.source, progress).await;
+        let loaded = host.load_described(self.described, progress).await;
         output::progress("");
         let info = loaded?;
         let load_ms = self.started.elapsed().as_secs_f64() * 1000.0;

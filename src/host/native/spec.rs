@@ -11,6 +11,8 @@ pub(super) enum Command {
     Score,
     Bench,
     Chat,
+    Quantize,
+    Convert,
     Devices,
 }
 
@@ -23,6 +25,9 @@ pub(super) enum Group {
     Sampling,
     Score,
     Bench,
+    Quantize,
+    Convert,
+    Export,
     Json,
 }
 
@@ -41,8 +46,8 @@ const fn option(group: Group, name: &'static str, value: &'static str, help: &'s
     OptionSpec { name, value, help, group }
 }
 
-const OPTIONS: [OptionSpec; 34] = [
-    option(Group::Model, "model", "PATH", "the model, a .gguf file"),
+const OPTIONS: [OptionSpec; 38] = [
+    option(Group::Model, "model", "PATH", "the model: a .gguf file (of a split one any part), a Hugging Face folder, or a file in it"),
     option(Group::Model, "device", "auto|gpu|cpu", "what computes (default auto)"),
     option(Group::Model, "precision", "exact|fast", "arithmetic of activations (default exact)"),
     option(Group::Model, "kv", "f16|f32", "number type of the KV cache (default f16)"),
@@ -51,6 +56,12 @@ const OPTIONS: [OptionSpec; 34] = [
         "context",
         "N",
         "longest conversation in tokens (default: the model's own, at most 4096)",
+    ),
+    option(
+        Group::Model,
+        "quantize",
+        "q8_0|q4_0|none",
+        "pack weights that are plain numbers while they are loaded (default none)",
     ),
     option(
         Group::Model,
@@ -140,6 +151,19 @@ const OPTIONS: [OptionSpec; 34] = [
     option(Group::Bench, "max-tokens", "N", "tokens to generate for each (default 32)"),
     option(Group::Bench, "sequences", "1,2,4,8", "how many run at once, one result each (the default)"),
     option(Group::Bench, "runs", "R", "measured runs of each, after a warm-up (default 3)"),
+    option(
+        Group::Quantize,
+        "type",
+        "q8_0|q4_0|f16|bf16|f32",
+        "what all matrices become; with q4_0 the one that makes the logits becomes q8_0",
+    ),
+    option(
+        Group::Convert,
+        "type",
+        "q8_0|q4_0|f16|bf16|f32|as-is",
+        "what the matrices become (default as-is)",
+    ),
+    option(Group::Export, "force", "", "write over a file that is there"),
     option(Group::Json, "json", "", "write one JSON object to stdout"),
 ];
 
@@ -147,8 +171,17 @@ const ABOUT: &str = "pagelm runs language models on the GPU.";
 
 impl Command {
     /// All, in the order of the help text.
-    pub(super) const ALL: [Self; 7] =
-        [Self::Generate, Self::Chat, Self::Info, Self::Tokenize, Self::Score, Self::Bench, Self::Devices];
+    pub(super) const ALL: [Self; 9] = [
+        Self::Generate,
+        Self::Chat,
+        Self::Info,
+        Self::Tokenize,
+        Self::Score,
+        Self::Bench,
+        Self::Quantize,
+        Self::Convert,
+        Self::Devices,
+    ];
 
     /// As it is typed.
     pub(super) fn name(self) -> &'static str {
@@ -159,6 +192,8 @@ impl Command {
             Self::Score => "score",
             Self::Bench => "bench",
             Self::Chat => "chat",
+            Self::Quantize => "quantize",
+            Self::Convert => "convert",
             Self::Devices => "devices",
         }
     }
@@ -170,6 +205,8 @@ impl Command {
             Self::Score => &[Group::Score, Group::Model, Group::Json],
             Self::Bench => &[Group::Model, Group::Bench, Group::Json],
             Self::Chat => &[Group::Model, Group::Sampling],
+            Self::Quantize => &[Group::Quantize, Group::Export],
+            Self::Convert => &[Group::Convert, Group::Export],
             Self::Devices => &[Group::Json],
         }
     }
@@ -186,6 +223,8 @@ impl Command {
                 "pagelm bench --model PATH [--prompt-tokens P --max-tokens N --sequences 1,2,4,8 --runs R] [--json]"
             }
             Self::Chat => "pagelm chat --model PATH [options]",
+            Self::Quantize => "pagelm quantize IN OUT.gguf --type q8_0|q4_0|f16|bf16|f32 [--force]",
+            Self::Convert => "pagelm convert FOLDER OUT.gguf [--type TYPE] [--force]",
             Self::Devices => "pagelm devices [--json]",
         }
     }
@@ -198,6 +237,8 @@ impl Command {
             Self::Score => "how well a model predicts a text",
             Self::Bench => "how fast a model runs",
             Self::Chat => "a conversation in the terminal",
+            Self::Quantize => "a model in another block type, as a GGUF file",
+            Self::Convert => "a Hugging Face folder as a GGUF file",
             Self::Devices => "the GPUs that can be used",
         }
     }
@@ -228,6 +269,14 @@ impl Command {
             Self::Chat => {
                 "Each line of stdin is a message. /new begins anew, /system TEXT does so with a system prompt, /exit or the end of\n\
                  the input ends.\n"
+            }
+            Self::Quantize => {
+                "IN is a model as --model takes it elsewhere. Vectors stay as they are, and so do rows that are no whole number of\n\
+                 blocks. The file is written under another name and renamed when it is complete.\n"
+            }
+            Self::Convert => {
+                "FOLDER is a Hugging Face folder, or a file in it. The file is what llama.cpp's converter would write, and is\n\
+                 written under another name and renamed when it is complete.\n"
             }
             Self::Devices => "JSON: {\"devices\": [{\"name\", \"backend\", \"kind\"}]}.\n",
         }

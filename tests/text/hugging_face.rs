@@ -1,0 +1,104 @@
+//! Published tokenizers of Hugging Face folders: ids, decoding and rendered chats equal what their makers' library gave,
+//! both from the files and from a GGUF file written from them.
+
+use serde_json::Value as Json;
+
+use pagelm::format::value::Value;
+use pagelm::text::Tokenizer;
+use std::rc::Rc;
+
+use super::tokenizer_files::{Folder, read, tokenizer_of};
+use super::{chat, detokenize, ids_of, turn};
+
+/// The published tokenizers: name, architecture, pre-tokenizer.
+const PUBLISHED: [(&str, &str, &str); 3] =
+    [("qwen3", "qwen3", "qwen2"), ("llama3_1", "llama", "llama-bpe"), ("gemma3", "gemma3", "default")];
+
+fn expected(name: &str) -> Json {
+    serde_json::from_slice(&read(&format!("tests/fixtures/tokenizers/{name}.json"))).unwrap()
+}
+
+fn folder(name: &str, architecture: &str, n_embeddings: usize) -> Folder {
+    Folder::new(architecture, n_embeddings)
+        .with_file(&format!("tests/published/{name}/tokenizer.json"))
+        .with_file(&format!("tests/published/{name}/tokenizer_config.json"))
+}
+
+fn check_texts(way: &str, tokenizer: &Rc<Tokenizer>, expected: &Json) {
+    let texts = expected["texts"].as_array().unwrap();
+    assert_eq!(texts.len(), 24);
+    for entry in texts {
+        let text = entry["text"].as_str().unwrap();
+        let ids = ids_of(&entry["ids"]);
+        assert_eq!(tokenizer.encode_piece(text).unwrap(), ids, "{way}: {text:?}");
+        assert_eq!(tokenizer.encode_text(text).unwrap(), ids_of(&entry["with_special"]), "{way}: {text:?}");
+        assert_eq!(detokenize(tokenizer, &ids, false), entry["decoded"].as_str().unwrap(), "{way}: and back");
+    }
+}
+
+fn check_chats(way: &str, tokenizer: &Rc<Tokenizer>, expected: &Json) {
+    for entry in expected["chats"].as_array().unwrap() {
+        let text = |message: &Json, field: &str| message[field].as_str().unwrap().to_owned();
+        let messages = entry["messages"].as_array().unwrap().iter();
+        let turns = messages.map(|message| turn(&text(message, "role"), &text(message, "content"))).collect();
+        let rendered = tokenizer.render(&chat(turns)).unwrap();
+        assert_eq!(rendered.text, entry["rendered"].as_str().unwrap(), "{way}");
+        assert_eq!(tokenizer.encode_rendered(&rendered).unwrap(), ids_of(&entry["ids"]), "{way}");
+    }
+}
+
+#[test]
+fn published_tokenizers_give_the_published_ids_texts_and_chats() {
+    for (name, architecture, pre) in PUBLISHED {
+        let expected = expected(name);
+        let n_tokens = usize::try_from(expected["vocab_size"].as_u64().unwrap()).unwrap();
+        let folder = folder(name, architecture, n_tokens);
+        let metadata = folder.metadata().unwrap();
+        let found = metadata.iter().find(|(key, _)| key == "tokenizer.ggml.pre").map(|(_, value)| value);
+        assert_eq!(found, Some(&Value::String(pre.into())), "{name}");
+        for (way, tokenizer) in folder.both_ways() {
+            let way = format!("{name} from {way}");
+            assert_eq!(tokenizer.vocab_size() as usize, n_tokens, "{way}");
+            check_texts(&way, &tokenizer, &expected);
+            check_chats(&way, &tokenizer, &expected);
+        }
+    }
+}
+
+#[test]
+fn gemma_by_scores_alone_is_the_same() {
+    let expected = expected("gemma3");
+    let mut metadata = folder("gemma3", "gemma3", 262_145).metadata().unwrap();
+    metadata.retain(|(key, _)| key != "tokenizer.ggml.merges");
+    let tokenizer = tokenizer_of(metadata, "gemma3").unwrap();
+    check_texts("gemma3 by scores", &tokenizer, &expected);
+    check_chats("gemma3 by scores", &tokenizer, &expected);
+}
+
+#[test]
+fn tiny_folders_give_the_reference_s_ids() {
+    let folders = ["gpt2", "llama", "llama3-rope", "qwen2", "qwen3", "gemma3"];
+    let mut n_prompts = 0;
+    for name in folders {
+        let at = |file: &str| format!("tests/fixtures/{name}-tiny/{file}");
+        let expected: Json = serde_json::from_slice(&read(&at("expected.json"))).unwrap();
+        let config = |folder: Folder| folder.with_file(&at("config.json"));
+        let with_json = config(Folder::new(name, 384)).with_file(&at("tokenizer.json"));
+        let without =
+            config(Folder::new(name, 384)).with_file(&at("vocab.json")).with_file(&at("merges.txt"));
+        for (way, tokenizer) in with_json.both_ways().into_iter().chain(without.both_ways()) {
+            for prompt in expected["prompts"].as_array().unwrap() {
+                let text = prompt["prompt"].as_str().unwrap();
+                assert_eq!(
+                    tokenizer.encode_text(text).unwrap(),
+                    ids_of(&prompt["ids"]),
+                    "{name}, {way}: {text:?}"
+                );
+                let decoded = detokenize(&tokenizer, &ids_of(&prompt["greedy"]), false);
+                assert_eq!(decoded, prompt["decoded"].as_str().unwrap(), "{name}, {way}");
+                n_prompts += 1;
+            }
+        }
+    }
+    assert!(n_prompts >= 4 * folders.len(), "{n_prompts} prompts");
+}
