@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::Deserialize;
+use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::block::BlockType;
 use super::gguf::quoted;
@@ -238,7 +238,9 @@ fn check_layout(tensors: &[TensorInfo], data_start: u64, file_len: u64) -> Resul
         if end > file_len {
             return wrong(
                 tensor,
-                format!("it ends at byte {end}, but the file has {file_len}; it is truncated: download it again"),
+                format!(
+                    "it ends at byte {end}, but the file has {file_len}; it is truncated: download it again"
+                ),
             );
         }
     }

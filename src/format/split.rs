@@ -29,7 +29,9 @@ pub enum SplitError {
         file: String,
     },
     /// A part is not there.
-    #[error("{file} is part of a model in {count} files, and part {missing} is missing{likely}; put it with the others")]
+    #[error(
+        "{file} is part of a model in {count} files, and part {missing} is missing{likely}; put it with the others"
+    )]
     Missing {
         /// A part that is there.
         file: String,
@@ -41,7 +43,9 @@ pub enum SplitError {
         likely: String,
     },
     /// Two files claim one place.
-    #[error("{first} and {second} both say that they are part {number} of {count}; choose the files of one model only")]
+    #[error(
+        "{first} and {second} both say that they are part {number} of {count}; choose the files of one model only"
+    )]
     Twice {
         /// A part.
         first: String,
@@ -65,7 +69,9 @@ pub enum SplitError {
         other: u64,
     },
     /// More or fewer tensors than were promised.
-    #[error("the parts of {file} hold {found} tensors, but {N_TENSORS} is {stated}; a part is of another model: download them again")]
+    #[error(
+        "the parts of {file} hold {found} tensors, but {N_TENSORS} is {stated}; a part is of another model: download them again"
+    )]
     Tensors {
         /// The first part.
         file: String,
@@ -191,8 +197,13 @@ mod tests {
         assert_eq!(part_of_name("a/b-00002-of-00003.gguf"), Some(("a/b", 2, 3)));
         assert_eq!(name_of_part("a/b", 3, 3), "a/b-00003-of-00003.gguf");
         for name in [
-            "b.gguf", "b-2-of-3.gguf", "b-00004-of-00003.gguf", "b-00000-of-00003.gguf", "b-00001-of-00003.bin",
-            "-of-.gguf", "b-0000a-of-00003.gguf",
+            "b.gguf",
+            "b-2-of-3.gguf",
+            "b-00004-of-00003.gguf",
+            "b-00000-of-00003.gguf",
+            "b-00001-of-00003.bin",
+            "-of-.gguf",
+            "b-0000a-of-00003.gguf",
         ] {
             assert_eq!(part_of_name(name), None, "{name}");
         }

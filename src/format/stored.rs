@@ -53,7 +53,9 @@ pub struct Span {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum WeightError {
     /// NaN or infinity.
-    #[error("value {index} of the rows from {first_row} on is NaN or infinite; the weights are damaged, so download the file again")]
+    #[error(
+        "value {index} of the rows from {first_row} on is NaN or infinite; the weights are damaged, so download the file again"
+    )]
     NotFinite {
         /// Which value, from the first row read.
         index: u64,
@@ -165,9 +167,7 @@ impl Tensor {
 /// The first float that is NaN or infinite: its exponent has all bits set. Blocks of other types have no such values but by
 /// their scales.
 fn first_not_finite(block_type: BlockType, bytes: &[u8]) -> Option<u64> {
-    let is_16 = |mask: u16| {
-        move |value: &[u8; 2]| u16::from_le_bytes(*value) & mask == mask
-    };
+    let is_16 = |mask: u16| move |value: &[u8; 2]| u16::from_le_bytes(*value) & mask == mask;
     let found = match block_type {
         BlockType::F32 => {
             const MASK: u32 = 0x7f80_0000;

@@ -71,7 +71,9 @@ pub enum LoadError {
         second: String,
     },
     /// Weights that only Python can read.
-    #[error("{name} is a Python pickle, which pagelm does not read; take the model's .safetensors or .gguf files")]
+    #[error(
+        "{name} is a Python pickle, which pagelm does not read; take the model's .safetensors or .gguf files"
+    )]
     Pickle {
         /// The file.
         name: String,
@@ -277,11 +279,7 @@ impl<S: Source> Described<S> {
     }
 
     /// Makes room on the device and brings the weights there; `progress` hears of bytes done and in all.
-    pub async fn load(
-        self,
-        gpu: Rc<Gpu>,
-        mut progress: impl FnMut(u64, u64),
-    ) -> Result<Loaded, LoadError> {
+    pub async fn load(self, gpu: Rc<Gpu>, mut progress: impl FnMut(u64, u64)) -> Result<Loaded, LoadError> {
         let is_software = gpu.summary().is_software;
         let vocab_size = self.config.vocab_size;
         let logit_rows = self.max_sequences();

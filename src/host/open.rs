@@ -30,12 +30,20 @@ pub async fn open<S: Source>(sources: Vec<S>) -> Result<ModelFiles<S>, LoadError
             Err(LoadError::TwoModels { first, second })
         }
         (Some(_), _) => {
-            open_gguf(sources.into_iter().filter(|source| base_name(source.name()).ends_with(GGUF_SUFFIX)).collect())
-                .await
+            open_gguf(
+                sources
+                    .into_iter()
+                    .filter(|source| base_name(source.name()).ends_with(GGUF_SUFFIX))
+                    .collect(),
+            )
+            .await
         }
         (None, Some(_)) => open_folder(sources).await,
         // Whatever its name: its first bytes tell what it is.
-        (None, None) if sources.is_empty() => Err(LoadError::NoFile { missing: "the model's file", help: "choose a .gguf file or a Hugging Face folder" }),
+        (None, None) if sources.is_empty() => Err(LoadError::NoFile {
+            missing: "the model's file",
+            help: "choose a .gguf file or a Hugging Face folder",
+        }),
         (None, None) => open_gguf(sources).await,
     }
 }
@@ -127,8 +135,9 @@ fn weight_files<S: Source>(sources: &[S], weight_map: Option<&WeightMap>) -> Res
     if let Some(file) = position(WEIGHTS_FILE) {
         return Ok(vec![file]);
     }
-    let all: Vec<usize> =
-        (0..sources.len()).filter(|file| base_name(sources[*file].name()).ends_with(WEIGHTS_SUFFIX)).collect();
+    let all: Vec<usize> = (0..sources.len())
+        .filter(|file| base_name(sources[*file].name()).ends_with(WEIGHTS_SUFFIX))
+        .collect();
     match &all[..] {
         [file] if number_of_shard(base_name(sources[*file].name())).is_none() => Ok(all),
         [_, ..] => Err(LoadError::NoFile {

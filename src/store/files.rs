@@ -45,7 +45,9 @@ pub enum ReadError {
         error: WeightError,
     },
     /// More than memory holds.
-    #[error("{file}: tensor {tensor} has {n_bytes} bytes that are needed at once, more than this machine can hold")]
+    #[error(
+        "{file}: tensor {tensor} has {n_bytes} bytes that are needed at once, more than this machine can hold"
+    )]
     TooLarge {
         /// The file.
         file: String,
@@ -84,7 +86,12 @@ impl<S: Source> ModelFiles<S> {
     }
 
     /// Rows of a tensor, packed as its type says. The caller bounds their number by what memory holds.
-    pub async fn read_rows(&self, tensor: &Tensor, first_row: u64, n_rows: u64) -> Result<Vec<u8>, ReadError> {
+    pub async fn read_rows(
+        &self,
+        tensor: &Tensor,
+        first_row: u64,
+        n_rows: u64,
+    ) -> Result<Vec<u8>, ReadError> {
         let stored = match &tensor.origin {
             Origin::Stored(stored) => stored,
             Origin::Computed(values) => {

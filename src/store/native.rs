@@ -74,9 +74,8 @@ fn folder_files(folder: &Path) -> Result<Vec<FileSource>, StoreError> {
         suffixes.iter().any(|suffix| name.ends_with(suffix))
     };
     if paths.iter().any(|path| path.file_name().is_some_and(|name| name == CONFIG_FILE)) {
-        let is_wanted = |path: &&PathBuf| {
-            ends_with(path, &TEXT_SUFFIXES) || ends_with(path, &[WEIGHTS_SUFFIX, ".bin"])
-        };
+        let is_wanted =
+            |path: &&PathBuf| ends_with(path, &TEXT_SUFFIXES) || ends_with(path, &[WEIGHTS_SUFFIX, ".bin"]);
         return paths.iter().filter(is_wanted).map(FileSource::open).collect();
     }
     let ggufs: Vec<&PathBuf> = paths.iter().filter(|path| ends_with(path, &[".gguf"])).collect();

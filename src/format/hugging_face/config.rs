@@ -172,14 +172,17 @@ impl ModelConfig {
         let context = self.size(&["max_position_embeddings", "n_positions"], defaults.context, 1 << 31)?;
         let default_mlp = if is_gpt2 { 4 * sizes.hidden } else { defaults.intermediate };
         let mlp = self.size(&["intermediate_size", "n_inner"], default_mlp, 1 << 24)?;
-        let epsilon =
-            fields.f64(if is_gpt2 { "layer_norm_epsilon" } else { "rms_norm_eps" })?.unwrap_or(defaults.epsilon);
+        let epsilon = fields
+            .f64(if is_gpt2 { "layer_norm_epsilon" } else { "rms_norm_eps" })?
+            .unwrap_or(defaults.epsilon);
 
         let mut keys = Vec::new();
         let mut put = |key: &str, value: Value| keys.push((key.to_owned(), value));
         put("general.architecture", Value::String(architecture.into()));
         put("general.type", Value::String("model".into()));
-        if let Some(name) = name.or(Fields::new(&self.root).str("_name_or_path")?).filter(|name| !name.is_empty()) {
+        if let Some(name) =
+            name.or(Fields::new(&self.root).str("_name_or_path")?).filter(|name| !name.is_empty())
+        {
             put("general.name", Value::String(name.into()));
         }
         let mut put = |key: &str, value: Value| keys.push((format!("{architecture}.{key}"), value));
@@ -321,7 +324,8 @@ impl ModelConfig {
                     by_rule(&|i| i >= first)
                 }
                 Windows::ButEvery(default) => {
-                    let period = fields.u64("sliding_window_pattern")?.or(fields.u64("_sliding_window_pattern")?);
+                    let period =
+                        fields.u64("sliding_window_pattern")?.or(fields.u64("_sliding_window_pattern")?);
                     let period = period.unwrap_or(default).max(1);
                     by_rule(&|i| (i + 1) % period != 0)
                 }

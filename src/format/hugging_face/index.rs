@@ -26,7 +26,9 @@ impl WeightMap {
             Some(file) if !file.is_empty() && !file.contains(['/', '\\', ':', '?', '#']) => {
                 Ok((tensor.clone(), file.to_owned()))
             }
-            _ => Err(damaged(format!("the file of tensor {tensor:?} is {file}, which names no file beside it"))),
+            _ => Err(damaged(format!(
+                "the file of tensor {tensor:?} is {file}, which names no file beside it"
+            ))),
         };
         Ok(Self { entries: map.iter().map(entry).collect::<Result<_, _>>()? })
     }
@@ -48,14 +50,23 @@ mod tests {
 
     #[test]
     fn only_files_beside_the_index_are_named() {
-        let map = WeightMap::parse(br#"{"weight_map": {"a": "x.safetensors", "b": "x.safetensors"}}"#).unwrap();
+        let map =
+            WeightMap::parse(br#"{"weight_map": {"a": "x.safetensors", "b": "x.safetensors"}}"#).unwrap();
         assert_eq!(map.files().into_iter().collect::<Vec<_>>(), ["x.safetensors"]);
         assert_eq!(map.entries().count(), 2);
         for text in [
-            "", "[]", "{}", r#"{"weight_map": []}"#, r#"{"weight_map": {"a": 3}}"#,
-            r#"{"weight_map": {"a": "../x.safetensors"}}"#, r#"{"weight_map": {"a": "https://x"}}"#,
+            "",
+            "[]",
+            "{}",
+            r#"{"weight_map": []}"#,
+            r#"{"weight_map": {"a": 3}}"#,
+            r#"{"weight_map": {"a": "../x.safetensors"}}"#,
+            r#"{"weight_map": {"a": "https://x"}}"#,
         ] {
-            assert!(matches!(WeightMap::parse(text.as_bytes()), Err(HuggingFaceError::Json { .. })), "{text}");
+            assert!(
+                matches!(WeightMap::parse(text.as_bytes()), Err(HuggingFaceError::Json { .. })),
+                "{text}"
+            );
         }
     }
 }

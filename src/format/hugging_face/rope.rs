@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::fields::Fields;
 use super::HuggingFaceError;
+use super::fields::Fields;
 use crate::format::value::Value;
 
 /// The base where none is stated.
@@ -216,7 +216,9 @@ impl Scaling {
                     ("rope.scaling.yarn_beta_fast", beta_fast),
                     ("rope.scaling.yarn_beta_slow", beta_slow),
                 ];
-                keys.extend(optional.into_iter().filter_map(|(key, value)| value.map(|value| (key, float(value)))));
+                keys.extend(
+                    optional.into_iter().filter_map(|(key, value)| value.map(|value| (key, float(value)))),
+                );
             }
             Self::LongRope { attention_factor, .. } => {
                 keys.push(("rope.scaling.attn_factor", float(*attention_factor)));
@@ -244,10 +246,9 @@ impl Scaling {
                 };
                 vec![("rope_freqs.weight", (0..head_dim / 2).map(of_pair).collect())]
             }
-            Self::LongRope { short, long, .. } => vec![
-                ("rope_factors_long.weight", long.clone()),
-                ("rope_factors_short.weight", short.clone()),
-            ],
+            Self::LongRope { short, long, .. } => {
+                vec![("rope_factors_long.weight", long.clone()), ("rope_factors_short.weight", short.clone())]
+            }
             Self::None | Self::Linear { .. } | Self::Yarn { .. } => Vec::new(),
         }
     }
@@ -283,7 +284,11 @@ mod tests {
     #[test]
     fn old_and_new_forms_say_the_same() {
         for (old, new, architecture) in [
-            (r#"{"rope_theta": 5e5}"#, r#"{"rope_parameters": {"rope_theta": 5e5, "rope_type": "default"}}"#, "llama"),
+            (
+                r#"{"rope_theta": 5e5}"#,
+                r#"{"rope_parameters": {"rope_theta": 5e5, "rope_type": "default"}}"#,
+                "llama",
+            ),
             (
                 r#"{"rope_theta": 5e5, "rope_scaling": {"type": "linear", "factor": 4}}"#,
                 r#"{"rope_parameters": {"rope_theta": 5e5, "rope_type": "linear", "factor": 4.0}}"#,
@@ -316,16 +321,32 @@ mod tests {
     #[test]
     fn what_would_be_computed_wrong_is_refused_by_name() {
         for (json, architecture, part) in [
-            (r#"{"rope_scaling": {"type": "dynamic", "factor": 2}}"#, "llama", "rope_scaling.rope_type is \"dynamic\""),
+            (
+                r#"{"rope_scaling": {"type": "dynamic", "factor": 2}}"#,
+                "llama",
+                "rope_scaling.rope_type is \"dynamic\"",
+            ),
             (r#"{"rope_scaling": {"rope_type": "llama3", "factor": 2}}"#, "qwen2", "linear and yarn work"),
             (r#"{"rope_scaling": {"type": "linear"}}"#, "llama", "rope_scaling.factor is missing"),
             (r#"{"rope_scaling": {"type": "linear", "factor": 0}}"#, "llama", "factor is 0"),
             (r#"{"rope_scaling": {"type": "yarn", "factor": 2, "truncate": false}}"#, "llama", "truncate"),
             (r#"{"partial_rotary_factor": 0.75}"#, "phi3", "partial_rotary_factor is 0.75"),
-            (r#"{"rope_parameters": {"partial_rotary_factor": 0.5}}"#, "llama", "partial_rotary_factor is 0.5"),
-            (r#"{"rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": [2, 3]}}"#, "phi3", "a list of 1"),
+            (
+                r#"{"rope_parameters": {"partial_rotary_factor": 0.5}}"#,
+                "llama",
+                "partial_rotary_factor is 0.5",
+            ),
+            (
+                r#"{"rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": [2, 3]}}"#,
+                "phi3",
+                "a list of 1",
+            ),
             (r#"{"rope_scaling": {"type": "longrope"}}"#, "llama", "llama3 and yarn work"),
-            (r#"{"rope_parameters": {"sliding_attention": {"rope_type": "yarn"}}}"#, "gemma3", "sliding_attention.rope_type"),
+            (
+                r#"{"rope_parameters": {"sliding_attention": {"rope_type": "yarn"}}}"#,
+                "gemma3",
+                "sliding_attention.rope_type",
+            ),
             (r#"{"rope_theta": "large"}"#, "llama", "rope_theta is \"large\""),
         ] {
             let error = read(json, architecture).unwrap_err().to_string();

@@ -23,14 +23,8 @@ pub struct Shard<'a> {
 }
 
 /// What the names of the text model may begin with; the longest first.
-const PREFIXES: [&str; 6] = [
-    "language_model.model.",
-    "model.language_model.",
-    "language_model.",
-    "transformer.",
-    "model.",
-    "",
-];
+const PREFIXES: [&str; 6] =
+    ["language_model.model.", "model.language_model.", "language_model.", "transformer.", "model.", ""];
 /// What the names of the parts for pictures begin with.
 const PICTURES: [&str; 4] = ["vision_tower.", "vision_model.", "multi_modal_projector.", "embed_vision."];
 /// Ends of names of constants that some files carry along.
@@ -56,7 +50,10 @@ pub(super) fn stored(
         };
         let Some(place) = gguf_name(config, &info.name) else { continue };
         let name = place.ok_or_else(|| {
-            about(format!("has no place in a model of type {}; take the plain model", config.family.model_type))
+            about(format!(
+                "has no place in a model of type {}; take the plain model",
+                config.family.model_type
+            ))
         })?;
         if is_tied && name == "output.weight" {
             continue;
@@ -70,7 +67,8 @@ pub(super) fn stored(
         return Err(HuggingFaceError::Tensor {
             file: shards.first().map_or_else(String::new, |shard| shard.name.into()),
             name: "lm_head.weight".into(),
-            problem: "is missing, though tie_word_embeddings is false; download all files of the model".into(),
+            problem: "is missing, though tie_word_embeddings is false; download all files of the model"
+                .into(),
         });
     }
     Ok(tensors)
@@ -143,10 +141,16 @@ fn tensor(
     info: &TensorInfo,
 ) -> Result<Tensor, String> {
     let stored_type = info.block_type.ok_or_else(|| {
-        format!("is stored as {}, but F32, F16 and BF16 are read; take the model in one of these", info.type_name)
+        format!(
+            "is stored as {}, but F32, F16 and BF16 are read; take the model in one of these",
+            info.type_name
+        )
     })?;
     if info.shape.is_empty() || info.shape.len() > MAX_DIMENSIONS || info.shape.contains(&0) {
-        return Err(format!("has shape {:?}, but 1 to {MAX_DIMENSIONS} sizes above 0 are possible", info.shape));
+        return Err(format!(
+            "has shape {:?}, but 1 to {MAX_DIMENSIONS} sizes above 0 are possible",
+            info.shape
+        ));
     }
     let mut shape: Vec<u64> = info.shape.iter().rev().copied().collect();
     let arrangement = arrangement(family, sizes, &name, info)?;
@@ -170,12 +174,7 @@ fn tensor(
     Ok(Tensor { name, shape, block_type, row_bytes, origin: Origin::Stored(stored) })
 }
 
-fn arrangement(
-    family: &Family,
-    sizes: Sizes,
-    name: &str,
-    info: &TensorInfo,
-) -> Result<Arrangement, String> {
+fn arrangement(family: &Family, sizes: Sizes, name: &str, info: &TensorInfo) -> Result<Arrangement, String> {
     let is_norm = name.ends_with("_norm.weight");
     if family.norms_less_one && is_norm {
         return Ok(Arrangement::PlusOne);

@@ -171,7 +171,9 @@ fn set_positional(arguments: &mut Arguments, command: Command, value: OsString) 
             format!("one TEXT is tokenized, but {text:?} is another; quote a text with spaces")
         }
         (Command::Quantize | Command::Convert, _) => {
-            format!("one model is read and one file written, but {text:?} is a third; quote a path with spaces")
+            format!(
+                "one model is read and one file written, but {text:?} is a third; quote a path with spaces"
+            )
         }
         (Command::Generate, _) => format!("{text:?} stands alone; a prompt is given as --prompt {text:?}"),
         _ => format!("{text:?} stands alone; `pagelm {}` takes options only", command.name()),

@@ -48,7 +48,12 @@ pub(super) async fn export(command: Command, arguments: &Arguments) -> Result<()
     let mut draft = Draft::new(to)?;
     let n_bytes = write(&files, &mut draft).await?;
     draft.publish()?;
-    output::note(&format!("{}: {} tensors, {}", to.display(), files.checkpoint.tensors().len(), output::bytes(n_bytes)));
+    output::note(&format!(
+        "{}: {} tensors, {}",
+        to.display(),
+        files.checkpoint.tensors().len(),
+        output::bytes(n_bytes)
+    ));
     Ok(())
 }
 
@@ -95,7 +100,9 @@ impl Draft {
     /// Gives the complete file its name.
     fn publish(mut self) -> Result<(), CliError> {
         let written = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
-        written.and_then(|()| fs::rename(&self.path, &self.to)).map_err(|error| cannot_write(&self.to, &error))
+        written
+            .and_then(|()| fs::rename(&self.path, &self.to))
+            .map_err(|error| cannot_write(&self.to, &error))
     }
 }
 

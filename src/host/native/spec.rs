@@ -47,7 +47,12 @@ const fn option(group: Group, name: &'static str, value: &'static str, help: &'s
 }
 
 const OPTIONS: [OptionSpec; 38] = [
-    option(Group::Model, "model", "PATH", "the model: a .gguf file (of a split one any part), a Hugging Face folder, or a file in it"),
+    option(
+        Group::Model,
+        "model",
+        "PATH",
+        "the model: a .gguf file (of a split one any part), a Hugging Face folder, or a file in it",
+    ),
     option(Group::Model, "device", "auto|gpu|cpu", "what computes (default auto)"),
     option(Group::Model, "precision", "exact|fast", "arithmetic of activations (default exact)"),
     option(Group::Model, "kv", "f16|f32", "number type of the KV cache (default f16)"),
