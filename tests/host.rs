@@ -19,7 +19,7 @@ use pagelm::protocol::{Event, FinishReason, GenerateOptions, LoadOptions, Prompt
 
 fn load(host: &mut Host) {
     let source = MemorySource::new("llama-tiny.gguf", llama_tiny_gguf());
-    pollster::block_on(host.load(&source, &LoadOptions::default(), |_, _| {})).unwrap();
+    pollster::block_on(host.load(vec![source], &LoadOptions::default(), |_, _| {})).unwrap();
 }
 
 fn host() -> Host {
@@ -148,17 +148,41 @@ fn a_tab_of_another_build_is_told_to_reload() {
     );
 }
 
-#[test]
-fn weights_that_are_no_numbers_end_the_answer_with_a_sentence() {
+/// llama-tiny, with every value of one tensor replaced.
+fn llama_tiny_with(tensor: &str, value: f32) -> MemorySource {
     let mut file = llama_tiny_gguf();
     let Parsed::Complete(header) = Header::parse(&file, file.len() as u64).unwrap() else {
         panic!("the whole file is there");
     };
-    let at = header.tensor("output_norm.weight").unwrap().offset_bytes as usize;
-    file[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    let info = header.tensor(tensor).unwrap();
+    for at in (info.offset_bytes as usize..info.end_bytes() as usize).step_by(4) {
+        file[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+    MemorySource::new("damaged.gguf", file)
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_refused_by_file_and_tensor() {
+    for (tensor, value) in [
+        ("output_norm.weight", f32::NAN),
+        ("blk.1.ffn_down.weight", f32::INFINITY),
+        ("token_embd.weight", f32::NEG_INFINITY),
+    ] {
+        let mut host = Host::new(surroundings(), None);
+        let sources = vec![llama_tiny_with(tensor, value)];
+        let error = pollster::block_on(host.load(sources, &LoadOptions::default(), |_, _| {})).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("damaged.gguf") && error.contains(tensor), "{error}");
+        assert!(host.loaded().is_none());
+    }
+}
+
+#[test]
+fn a_model_that_computes_no_numbers_ends_the_answer_with_a_sentence() {
     let mut host = Host::new(surroundings(), None);
-    let source = MemorySource::new("nan.gguf", file);
-    pollster::block_on(host.load(&source, &LoadOptions::default(), |_, _| {})).unwrap();
+    // Each value is a number, and their products are not.
+    let sources = vec![llama_tiny_with("blk.0.attn_norm.weight", f32::MAX)];
+    pollster::block_on(host.load(sources, &LoadOptions::default(), |_, _| {})).unwrap();
     host.generate(1, 1, &prompt("Once"), &greedy(5));
     let events = run(&mut host);
     let failed = |(_, event): &(ConnectionId, Event)| match event {

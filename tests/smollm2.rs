@@ -65,7 +65,7 @@ fn cases(expected: &Value) -> Vec<(Prompt, &Value)> {
 #[test]
 fn texts_and_chats_become_the_references_tokens() {
     let expected = expected();
-    let described = pollster::block_on(describe(&model(), &LoadOptions::default())).unwrap();
+    let described = pollster::block_on(describe(vec![model()], &LoadOptions::default())).unwrap();
     let check = |prompt: &Prompt, text: &Value, expected: &Value| {
         let (rendered, found) = encode(described.tokenizer(), prompt, 0).unwrap();
         assert_eq!(Some(rendered.as_str()), text.as_str());
@@ -172,7 +172,7 @@ fn answers_are_the_references() {
     let expected = expected();
     let mut host = Host::new(surroundings(), None);
     let options = LoadOptions { context: Some(2048), ..LoadOptions::default() };
-    let info = pollster::block_on(host.load(&model(), &options, |_, _| {})).unwrap();
+    let info = pollster::block_on(host.load(vec![model()], &options, |_, _| {})).unwrap();
     let adapters = pollster::block_on(gpu::adapters());
     let adapter = adapters.iter().find(|adapter| adapter.name == info.device_name).unwrap();
     let kind = if adapter.is_software { DeviceKind::Software } else { DeviceKind::Gpu };
