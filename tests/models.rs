@@ -12,9 +12,13 @@ mod memory_source;
 #[path = "support/safetensors.rs"]
 mod safetensors;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use folders::{FOLDERS, Folder};
+use folders::{FOLDERS, Folder, Prompt};
+use pagelm::engine::logprobs::Logprob;
+use pagelm::engine::params::SamplingParams;
+use pagelm::engine::{Budget, Progress, SequenceId, SequenceRequest};
 use pagelm::gpu::Gpu;
 use pagelm::gpu::shader::Variant;
 use pagelm::host::load::{Loaded, describe};
@@ -163,5 +167,61 @@ fn push_rest(batch: &mut Batch, i: usize, history: &[u32], read: usize, table: &
     let sequence = batch.push_sequence(vec![table.to_vec()]);
     for position in read..history.len() {
         batch.push_row(kind, sequence, history[position], position as u32, position + 1 == history.len());
+    }
+}
+
+// All prompts of a folder run together: their likeliest and greedy tokens are those computed alone by transformers.
+gpu_test!(answers_are_those_of_transformers, async {
+    for folder in FOLDERS {
+        let mut loaded = load(&folder, Variant::Serial, KvType::F32).await;
+        let prompts = folder.prompts();
+        let mut answers: BTreeMap<SequenceId, Answer> = BTreeMap::new();
+        for (i, prompt) in prompts.iter().enumerate() {
+            let params = SamplingParams {
+                temperature: 0.0,
+                max_tokens: Some(prompt.greedy.len()),
+                logprobs: Some(prompt.top.len()),
+                ..SamplingParams::default()
+            };
+            let request = SequenceRequest { prompt: prompt.ids.clone(), params };
+            answers.insert(loaded.engine.add(request).unwrap(), Answer { prompt: i, tokens: Vec::new() });
+        }
+        while let Some(step) = loaded.engine.next_step(Budget { prefill_rows: 64 }) {
+            let ticket = loaded.model.submit(&step.batch);
+            let logits = loaded.model.read(ticket).await.unwrap();
+            for progress in loaded.engine.retire(step.id, &logits) {
+                if let Progress::Token { sequence, token, logprobs } = progress {
+                    answers.get_mut(&sequence).unwrap().tokens.push((token, logprobs.unwrap().top));
+                }
+            }
+        }
+        for answer in answers.values() {
+            answer.check(folder.name, &prompts[answer.prompt]);
+        }
+    }
+});
+
+/// What a prompt was answered with: each token and the likeliest in its place.
+struct Answer {
+    prompt: usize,
+    tokens: Vec<(u32, Vec<Logprob>)>,
+}
+
+impl Answer {
+    fn check(&self, name: &str, expected: &Prompt) {
+        let label = format!("{name}, prompt {}", self.prompt);
+        for (found, (token, logprob)) in
+            self.tokens[0].1.iter().zip(expected.top.iter().zip(&expected.top_logprob))
+        {
+            assert!((found.logprob - logprob).abs() <= 1e-3, "{label}: {found:?}, expected {logprob}");
+            // Two as likely as each other may change places.
+            let near = expected.top_logprob.iter().filter(|other| (*other - logprob).abs() <= 1e-3).count();
+            assert!(found.token == *token || near > 1, "{label}: {found:?}, expected {token}");
+        }
+        let is_sure = |gap: &&f32| **gap >= 0.01;
+        let n_sure = expected.greedy_gap.iter().take_while(is_sure).count();
+        let tokens: Vec<u32> = self.tokens.iter().map(|(token, _)| *token).collect();
+        assert_eq!(tokens.len(), expected.greedy.len(), "{label}");
+        assert_eq!(tokens[..n_sure], expected.greedy[..n_sure], "{label}");
     }
 }
