@@ -15,7 +15,7 @@ mod safetensors;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use folders::{FOLDERS, Folder, Prompt};
+use folders::{FOLDERS, Folder, Prompt, WITHIN_ORIGINAL_CONTEXT};
 use pagelm::engine::logprobs::Logprob;
 use pagelm::engine::params::SamplingParams;
 use pagelm::engine::{Budget, Progress, SequenceId, SequenceRequest};
@@ -37,7 +37,11 @@ const KV_TYPES: [(KvType, f64, f64); 2] = [(KvType::F32, 1e-4, 2e-4), (KvType::F
 const CONTEXT: u32 = 512;
 
 async fn load(folder: &Folder, variant: Variant, kv: KvType) -> Loaded {
-    let options = LoadOptions { kv, context: Some(CONTEXT), ..LoadOptions::default() };
+    load_with(folder, variant, kv, CONTEXT).await
+}
+
+async fn load_with(folder: &Folder, variant: Variant, kv: KvType, context: u32) -> Loaded {
+    let options = LoadOptions { kv, context: Some(context), ..LoadOptions::default() };
     let gpu = Gpu::open(None).await.unwrap().with_variant(variant);
     let is_software = gpu.summary().is_software;
     let described = describe(folder.sources(), &options).await.unwrap();
@@ -106,6 +110,20 @@ gpu_test!(logits_are_those_of_transformers, async {
                     }
                 }
             }
+        }
+    }
+});
+
+// The same file has two tables of divisors: the context that it is loaded with decides.
+gpu_test!(longrope_takes_the_short_factors_within_the_original_context, async {
+    let folder = WITHIN_ORIGINAL_CONTEXT;
+    for variant in VARIANTS {
+        let mut loaded = load_with(&folder, variant, KvType::F32, 64).await;
+        let vocab_size = loaded.info.vocab_size as usize;
+        for (i, prompt) in folder.prompts().iter().enumerate() {
+            let got = logits_of(&mut loaded, &prompt.ids, RowKind::Prefill, &[1, 0]).await;
+            let found = error(&got, &folder.logits(i, vocab_size));
+            assert!(found <= 1e-4, "prompt {i}, {variant:?}: {found:.2e}");
         }
     }
 });

@@ -73,6 +73,13 @@ pub const FOLDERS: [Folder; 15] = [
     folder!("phi3-longrope-tiny"),
 ];
 
+/// The last of them within its original context, where other divisors of the rotary frequencies hold.
+pub const WITHIN_ORIGINAL_CONTEXT: Folder = Folder {
+    expected: include_str!("../fixtures/phi3-longrope-tiny/expected-short.json"),
+    logits: include_bytes!("../fixtures/phi3-longrope-tiny/expected-short.safetensors"),
+    ..FOLDERS[FOLDERS.len() - 1]
+};
+
 impl Folder {
     /// Its files, as a person would choose them.
     pub fn sources(&self) -> Vec<MemorySource> {
