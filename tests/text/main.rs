@@ -3,9 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod against_reference;
 #[path = "../support/gguf_writer.rs"]
 mod gguf_writer;
 mod hugging_face;
+mod hugging_face_refusals;
 mod published;
 mod template;
 mod template_attacks;

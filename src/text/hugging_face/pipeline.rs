@@ -188,7 +188,7 @@ fn sentence_piece(
         }
     }
     if !writes_spaces || file.model.ignore_merges {
-        let none = Json::String("of no step".into());
+        let none = Json::String("none".into());
         return Err(unsupported(file, "pre-tokenizer", file.pre_tokenizer.as_ref().unwrap_or(&none)));
     }
     Ok(prefix)
