@@ -9,6 +9,7 @@ mod gguf_writer;
 mod hugging_face;
 mod hugging_face_refusals;
 mod published;
+mod sentence_piece;
 mod template;
 mod template_attacks;
 mod tokenizer_files;

@@ -166,7 +166,7 @@ fn sentence_piece(
         match kind(step) {
             "Prepend" if text(step, "prepend") == Some("▁") => prefix = SpacePrefix::EverySegment,
             "Replace" if replaces() == Some(" ") && text(step, "content") == Some("▁") => {
-                writes_spaces = true
+                writes_spaces = true;
             }
             _ => return Err(unsupported(file, "normalizer", step)),
         }
