@@ -154,8 +154,8 @@ fn the_other_files_are_checked_too() {
         &["add_bos_token \"yes\"", "true or false"],
     );
     check(
-        &with("tokenizer_config.json", r#"{"chat_template": [{"name": "x"}]}"#),
-        &["chat_template", "\"default\""],
+        &with("tokenizer_config.json", r#"{"chat_template": 7}"#),
+        &["chat_template 7", "a text or a list"],
     );
     check(&with("config.json", r#"{"eos_token_id": "2"}"#), &["config.json", "eos_token_id \"2\""]);
     check(&with("config.json", r#"{"bos_token_id": 384}"#), &["no token 384", "config.json"]);
@@ -221,6 +221,8 @@ fn what_the_other_files_say_is_heard() {
         files().with("tokenizer_config.json", r#"{"chat_template": [{"name": "default", "template": "x"}]}"#)
     ));
     assert!(!template(files()));
+    let tools = r#"{"chat_template": [{"name": "tool_use", "template": "x"}]}"#;
+    assert!(!template(files().with("tokenizer_config.json", tools)), "none for conversations");
 }
 
 #[test]

@@ -78,9 +78,11 @@ fn text_merges_by_scores_after_a_space_of_its_own() {
         ("<0x41>", &[SPACE, byte(b'<'), byte(b'0'), byte(b'x'), byte(b'4'), byte(b'1'), byte(b'>')]),
     ];
     for (text, ids) in table {
-        assert_eq!(tokenizer.encode_piece(text).unwrap(), *ids, "{text:?}");
         let with_bos: Vec<u32> = [BOS].into_iter().chain(ids.iter().copied()).collect();
         assert_eq!(tokenizer.encode_text(text).unwrap(), with_bos, "{text:?}: BOS is added by default");
+    }
+    for (piece, ids) in [("hi", [HI].as_slice()), (" hi", &[SPACE_HI]), ("hi</s>hi", &[HI, END, SPACE_HI])] {
+        assert_eq!(tokenizer.encode_piece(piece).unwrap(), ids, "{piece:?} within a text");
     }
     assert_eq!(tokenizer.pieces(&[SPACE_HI, byte(0), SPACES]), ["▁hi", "<0x00>", "  "]);
     assert_eq!(
@@ -118,7 +120,7 @@ fn listed_merges_come_before_scores() {
         let list = list.iter().map(|merge| (*merge).to_owned()).collect();
         tokenizer_with(&[("tokenizer.ggml.merges", Value::Array(Array::String(list)))])
     };
-    let ids = |list: &[&str], text: &str| merges(list).unwrap().encode_piece(text).unwrap();
+    let ids = |list: &[&str], text: &str| merges(list).unwrap().encode_text(text).unwrap()[1..].to_vec();
     assert_eq!(ids(&["h i"], "hi"), [SPACE, HI], "no other pair merges");
     assert_eq!(ids(&["h i", "▁ hi"], "hi"), [SPACE_HI]);
     assert_eq!(ids(&["▁ ▁", "h i"], "h  i"), [SPACE, H, SPACES, SPACE, I]);
