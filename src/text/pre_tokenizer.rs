@@ -117,6 +117,11 @@ pub(super) fn recognise(
     Some((rule.names[0], exceptions))
 }
 
+/// Every name of a rule, as `tokenizer.ggml.pre` has it.
+pub fn pre_tokenizers() -> impl Iterator<Item = &'static str> {
+    RULES.iter().flat_map(|rule| rule.names).copied()
+}
+
 /// A compiled rule.
 pub(super) struct PreTokenizer {
     isolated: Vec<Regex>,
