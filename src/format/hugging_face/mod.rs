@@ -32,6 +32,7 @@ pub use tensors::Shard;
 use super::block::BlockType;
 use super::checkpoint::{Checkpoint, Origin, Tensor};
 use super::metadata::Metadata;
+use super::value::Value;
 
 /// The file with the sizes.
 pub const CONFIG_FILE: &str = "config.json";
@@ -97,6 +98,14 @@ pub enum HuggingFaceError {
         /// The file.
         file: String,
     },
+}
+
+/// The keys of a configuration, under GGUF's names; `name` is what the model is called.
+///
+/// # Errors
+/// If a field holds what it cannot, or what would be computed wrong.
+pub fn keys(config: &ModelConfig, name: Option<&str>) -> Result<Vec<(String, Value)>, HuggingFaceError> {
+    config.keys(name).map(|(keys, _)| keys)
 }
 
 /// The checkpoint of a folder but for its tokenizer's keys; `name` is what the folder is called. With a weight map the tensors
