@@ -43,6 +43,17 @@ pub const INDEX_FILE: &str = "model.safetensors.index.json";
 /// What the files with weights end with.
 pub const WEIGHTS_SUFFIX: &str = ".safetensors";
 
+/// The files of the tokenizer, each of which may be absent.
+pub const TOKENIZER_FILES: [&str; 7] = [
+    "tokenizer.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "generation_config.json",
+];
+
 /// Why a folder makes no model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HuggingFaceError {
