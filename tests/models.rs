@@ -2,42 +2,50 @@
 #![cfg(feature = "gpu")]
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
-#[path = "support/gguf_writer.rs"]
-mod gguf_writer;
+#[path = "support/folders.rs"]
+mod folders;
 #[macro_use]
 #[path = "support/gpu_test.rs"]
 mod gpu_test;
 #[path = "support/memory_source.rs"]
 mod memory_source;
+#[path = "support/safetensors.rs"]
+mod safetensors;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use gguf_writer::llama_tiny_gguf;
-use memory_source::MemorySource;
+use folders::{FOLDERS, Folder, Prompt, WITHIN_ORIGINAL_CONTEXT};
+use pagelm::engine::logprobs::Logprob;
+use pagelm::engine::params::SamplingParams;
+use pagelm::engine::{Budget, Progress, SequenceId, SequenceRequest};
 use pagelm::gpu::Gpu;
 use pagelm::gpu::shader::Variant;
 use pagelm::host::load::{Loaded, describe};
 use pagelm::plan::Device as _;
 use pagelm::plan::batch::{BLOCK_TOKENS, Batch, RowKind};
 use pagelm::protocol::{DeviceKind, KvType, LoadOptions};
-use serde_json::Value;
 
 #[cfg(target_arch = "wasm32")]
 wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);
 
-const EXPECTED: &str = include_str!("fixtures/llama-tiny/expected.json");
-const LOGITS: &[u8] = include_bytes!("fixtures/llama-tiny/expected.safetensors");
 const VARIANTS: [Variant; 2] = [Variant::Serial, Variant::Workgroup];
 /// DESIGN.md: what a right engine stays within, and what the other kind of rows may differ by.
 const KV_TYPES: [(KvType, f64, f64); 2] = [(KvType::F32, 1e-4, 2e-4), (KvType::F16, 3e-3, 6e-3)];
 
-async fn load(variant: Variant, kv: KvType) -> Loaded {
-    let source = MemorySource::new("llama-tiny.gguf", llama_tiny_gguf());
-    let options = LoadOptions { kv, context: Some(512), ..LoadOptions::default() };
+/// The context that models are loaded with: longer than any prompt, and not what they were first trained for.
+const CONTEXT: u32 = 512;
+
+async fn load(folder: &Folder, variant: Variant, kv: KvType) -> Loaded {
+    load_with(folder, variant, kv, CONTEXT).await
+}
+
+async fn load_with(folder: &Folder, variant: Variant, kv: KvType, context: u32) -> Loaded {
+    let options = LoadOptions { kv, context: Some(context), ..LoadOptions::default() };
     let gpu = Gpu::open(None).await.unwrap().with_variant(variant);
     let is_software = gpu.summary().is_software;
-    let loaded =
-        describe(&source, &options).await.unwrap().load(&source, Rc::new(gpu), |_, _| {}).await.unwrap();
+    let described = describe(folder.sources(), &options).await.unwrap();
+    let loaded = described.load(Rc::new(gpu), |_, _| {}).await.unwrap();
     let kind = if is_software { DeviceKind::Software } else { DeviceKind::Gpu };
     assert_eq!(loaded.info.device_kind, kind, "the device that was asked for computes");
     loaded
@@ -52,7 +60,7 @@ async fn logits_of(loaded: &mut Loaded, ids: &[u32], kind: RowKind, blocks: &[u3
     let mut all = Vec::new();
     for (i, tokens) in ids.chunks(chunk).enumerate() {
         let mut batch = Batch::default();
-        let sequence = batch.push_sequence(blocks);
+        let sequence = batch.push_sequence(vec![blocks.to_vec(); loaded.model.cache_blocks().len()]);
         for (j, token) in tokens.iter().enumerate() {
             batch.push_row(kind, sequence, *token, (i * chunk + j) as u32, true);
         }
@@ -79,54 +87,57 @@ fn bits(rows: &[Vec<f32>]) -> Vec<Vec<u32>> {
     rows.iter().map(|row| row.iter().map(|v| v.to_bits()).collect()).collect()
 }
 
-/// Tensor `logits.I` of the expected file: (positions, vocabulary), f32.
-fn expected_logits(prompt: usize) -> Vec<Vec<f32>> {
-    let header_len = u64::from_le_bytes(LOGITS[..8].try_into().unwrap()) as usize;
-    let header: Value = serde_json::from_slice(&LOGITS[8..8 + header_len]).unwrap();
-    let tensor = &header[format!("logits.{prompt}")];
-    let at = |i: usize| tensor["data_offsets"][i].as_u64().unwrap() as usize + 8 + header_len;
-    let vocab_size = tensor["shape"][1].as_u64().unwrap() as usize;
-    let values: Vec<f32> =
-        LOGITS[at(0)..at(1)].chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
-    values.chunks(vocab_size).map(<[f32]>::to_vec).collect()
-}
-
-fn prompts() -> Vec<Vec<u32>> {
-    let expected: Value = serde_json::from_str(EXPECTED).unwrap();
-    let ids = |prompt: &Value| {
-        prompt["ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
-    };
-    expected["prompts"].as_array().unwrap().iter().map(ids).collect()
-}
-
 /// Every block of the pool, in an order that is not theirs.
 fn scattered_blocks() -> Vec<u32> {
     (0..16).map(|i| i * 7 % 16).collect()
 }
 
 gpu_test!(logits_are_those_of_transformers, async {
-    for variant in VARIANTS {
-        for (kv, bound, _) in KV_TYPES {
-            let mut loaded = load(variant, kv).await;
-            for (i, ids) in prompts().iter().enumerate() {
-                for kind in [RowKind::Prefill, RowKind::Decode] {
-                    let got = logits_of(&mut loaded, ids, kind, &scattered_blocks()).await;
-                    let found = error(&got, &expected_logits(i));
-                    assert!(
-                        found <= bound,
-                        "prompt {i}, {variant:?}, {kv:?}, {kind:?}: {found:.2e} is over {bound:.0e}"
-                    );
+    for folder in FOLDERS {
+        for variant in VARIANTS {
+            for (kv, bound, _) in KV_TYPES {
+                let mut loaded = load(&folder, variant, kv).await;
+                let vocab_size = loaded.info.vocab_size as usize;
+                for (i, prompt) in folder.prompts().iter().enumerate() {
+                    for kind in [RowKind::Prefill, RowKind::Decode] {
+                        let got = logits_of(&mut loaded, &prompt.ids, kind, &scattered_blocks()).await;
+                        let found = error(&got, &folder.logits(i, vocab_size));
+                        assert!(
+                            found <= bound,
+                            "{}, prompt {i}, {variant:?}, {kv:?}, {kind:?}: {found:.2e} is over {bound:.0e}",
+                            folder.name
+                        );
+                    }
                 }
             }
         }
     }
 });
 
+// The same file has two tables of divisors: the context that it is loaded with decides.
+gpu_test!(longrope_takes_the_short_factors_within_the_original_context, async {
+    let folder = WITHIN_ORIGINAL_CONTEXT;
+    for variant in VARIANTS {
+        let mut loaded = load_with(&folder, variant, KvType::F32, 64).await;
+        let vocab_size = loaded.info.vocab_size as usize;
+        for (i, prompt) in folder.prompts().iter().enumerate() {
+            let got = logits_of(&mut loaded, &prompt.ids, RowKind::Prefill, &[1, 0]).await;
+            let found = error(&got, &folder.logits(i, vocab_size));
+            assert!(found <= 1e-4, "prompt {i}, {variant:?}: {found:.2e}");
+        }
+    }
+});
+
+fn llama_tiny() -> &'static Folder {
+    FOLDERS.iter().find(|folder| folder.name == "llama-tiny").unwrap()
+}
+
 gpu_test!(a_long_text_prefilled_agrees_with_itself_token_by_token, async {
-    let ids: Vec<u32> = prompts().concat().into_iter().cycle().take(500).collect();
+    let prompts: Vec<u32> = llama_tiny().prompts().into_iter().flat_map(|prompt| prompt.ids).collect();
+    let ids: Vec<u32> = prompts.into_iter().cycle().take(500).collect();
     for variant in VARIANTS {
         for (kv, _, bound) in KV_TYPES {
-            let mut loaded = load(variant, kv).await;
+            let mut loaded = load(llama_tiny(), variant, kv).await;
             let prefilled = logits_of(&mut loaded, &ids, RowKind::Prefill, &scattered_blocks()).await;
             let decoded = logits_of(&mut loaded, &ids, RowKind::Decode, &scattered_blocks()).await;
             let found = error(&decoded, &prefilled);
@@ -137,12 +148,12 @@ gpu_test!(a_long_text_prefilled_agrees_with_itself_token_by_token, async {
 
 // Three sequences of different lengths, one of them in the middle of its prefill, in one step.
 gpu_test!(sequences_in_one_step_have_the_bits_they_have_alone, async {
-    let long = prompts().remove(5);
+    let long = llama_tiny().prompts().pop().unwrap().ids;
     let histories = [&long[..70], &long[100..109], &long[150..190]];
     let tables: [Vec<u32>; 3] = [vec![5, 0, 9], vec![2], vec![7, 11]];
     for variant in VARIANTS {
         for (kv, _, _) in KV_TYPES {
-            let mut loaded = load(variant, kv).await;
+            let mut loaded = load(llama_tiny(), variant, kv).await;
             // The first two have been read but for their last token; the third is read up to its 32nd.
             let mut alone = Vec::new();
             for (i, (history, table)) in histories.iter().zip(&tables).enumerate() {
@@ -171,8 +182,64 @@ gpu_test!(sequences_in_one_step_have_the_bits_they_have_alone, async {
 /// What is left of a history: a decode row for the first two, prefill rows for the third, logits for the last one.
 fn push_rest(batch: &mut Batch, i: usize, history: &[u32], read: usize, table: &[u32]) {
     let kind = if i == 2 { RowKind::Prefill } else { RowKind::Decode };
-    let sequence = batch.push_sequence(table);
+    let sequence = batch.push_sequence(vec![table.to_vec()]);
     for position in read..history.len() {
         batch.push_row(kind, sequence, history[position], position as u32, position + 1 == history.len());
+    }
+}
+
+// All prompts of a folder run together: their likeliest and greedy tokens are those computed alone by transformers.
+gpu_test!(answers_are_those_of_transformers, async {
+    for folder in FOLDERS {
+        let mut loaded = load(&folder, Variant::Serial, KvType::F32).await;
+        let prompts = folder.prompts();
+        let mut answers: BTreeMap<SequenceId, Answer> = BTreeMap::new();
+        for (i, prompt) in prompts.iter().enumerate() {
+            let params = SamplingParams {
+                temperature: 0.0,
+                max_tokens: Some(prompt.greedy.len()),
+                logprobs: Some(prompt.top.len()),
+                ..SamplingParams::default()
+            };
+            let request = SequenceRequest { prompt: prompt.ids.clone(), params };
+            answers.insert(loaded.engine.add(request).unwrap(), Answer { prompt: i, tokens: Vec::new() });
+        }
+        while let Some(step) = loaded.engine.next_step(Budget { prefill_rows: 64 }) {
+            let ticket = loaded.model.submit(&step.batch);
+            let logits = loaded.model.read(ticket).await.unwrap();
+            for progress in loaded.engine.retire(step.id, &logits) {
+                if let Progress::Token { sequence, token, logprobs } = progress {
+                    answers.get_mut(&sequence).unwrap().tokens.push((token, logprobs.unwrap().top));
+                }
+            }
+        }
+        for answer in answers.values() {
+            answer.check(folder.name, &prompts[answer.prompt]);
+        }
+    }
+});
+
+/// What a prompt was answered with: each token and the likeliest in its place.
+struct Answer {
+    prompt: usize,
+    tokens: Vec<(u32, Vec<Logprob>)>,
+}
+
+impl Answer {
+    fn check(&self, name: &str, expected: &Prompt) {
+        let label = format!("{name}, prompt {}", self.prompt);
+        for (found, (token, logprob)) in
+            self.tokens[0].1.iter().zip(expected.top.iter().zip(&expected.top_logprob))
+        {
+            assert!((found.logprob - logprob).abs() <= 1e-3, "{label}: {found:?}, expected {logprob}");
+            // Two as likely as each other may change places.
+            let near = expected.top_logprob.iter().filter(|other| (*other - logprob).abs() <= 1e-3).count();
+            assert!(found.token == *token || near > 1, "{label}: {found:?}, expected {token}");
+        }
+        let is_sure = |gap: &&f32| **gap >= 0.01;
+        let n_sure = expected.greedy_gap.iter().take_while(is_sure).count();
+        let tokens: Vec<u32> = self.tokens.iter().map(|(token, _)| *token).collect();
+        assert_eq!(tokens.len(), expected.greedy.len(), "{label}");
+        assert_eq!(tokens[..n_sure], expected.greedy[..n_sure], "{label}");
     }
 }
