@@ -3,7 +3,8 @@
 
 use super::load::LoadError;
 use crate::format::hugging_face::{
-    self, CONFIG_FILE, INDEX_FILE, ModelConfig, Shard, TOKENIZER_FILES, WEIGHTS_FILE, WEIGHTS_SUFFIX, WeightMap,
+    self, CONFIG_FILE, INDEX_FILE, ModelConfig, Shard, TOKENIZER_FILES, WEIGHTS_FILE, WEIGHTS_SUFFIX,
+    WeightMap,
 };
 use crate::format::safetensors::Header;
 use crate::format::split;

@@ -29,7 +29,8 @@ pub(crate) fn choose(paths: &[String]) -> Result<Choice, String> {
     let files: Vec<usize> = (0..paths.len()).filter(|file| is_wanted(&paths[*file])).collect();
     let Some(first) = files.first().map(|file| paths[*file].as_str()) else {
         return Err(match paths {
-            [] => "There was no file in what was chosen; choose a .gguf file or the folder of a model.".to_owned(),
+            [] => "There was no file in what was chosen; choose a .gguf file or the folder of a model."
+                .to_owned(),
             [..] => format!(
                 "None of the {} files belongs to a model; choose a .gguf file or the folder of a model.",
                 paths.len()
@@ -63,7 +64,13 @@ mod tests {
             (&["tiny.gguf"][..], "tiny.gguf", &[0][..]),
             (&["what.ever"], "what.ever", &[0]),
             (
-                &["tiny/config.json", "tiny/model.safetensors", "tiny/README.md", "tiny/onnx/model.bin", "tiny/.cache.json"],
+                &[
+                    "tiny/config.json",
+                    "tiny/model.safetensors",
+                    "tiny/README.md",
+                    "tiny/onnx/model.bin",
+                    "tiny/.cache.json",
+                ],
                 "tiny",
                 &[0, 1],
             ),

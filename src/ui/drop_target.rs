@@ -2,7 +2,7 @@
 
 use js_sys::{Array, Promise};
 use leptos::{ev, prelude::*};
-use wasm_bindgen::{JsCast as _, JsValue, closure::Closure};
+use wasm_bindgen::{JsCast as _, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{
     DataTransfer, DragEvent, File, FileSystemDirectoryEntry, FileSystemDirectoryReader, FileSystemEntry,

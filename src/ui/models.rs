@@ -112,7 +112,7 @@ fn FileButton(label: &'static str, folder: bool) -> impl IntoView {
                 type="file"
                 class="visually-hidden"
                 multiple=true
-                webkitdirectory=folder
+                prop:webkitdirectory=folder
                 accept=(!folder).then_some(".gguf,.safetensors,.json,.txt,.jinja")
                 node_ref=input
                 disabled=loading

@@ -117,7 +117,8 @@ impl Screen {
         match choose(&paths) {
             Ok(Choice { name, files: chosen }) => {
                 let names = chosen.iter().map(|file| paths[*file].clone()).collect();
-                let attachments: Vec<JsValue> = chosen.iter().map(|file| files[*file].clone().into()).collect();
+                let attachments: Vec<JsValue> =
+                    chosen.iter().map(|file| files[*file].clone().into()).collect();
                 self.load(&name, ModelSource::Attachments { names }, None, &attachments);
             }
             Err(sentence) => self.change(|state| state.notify(sentence)),

@@ -71,9 +71,13 @@ fn weights_are_quantized_on_load() {
     let bytes = |quantize: &str| {
         let found = info(&fixture("llama-tiny"), &["--quantize", quantize]);
         let types = found["block_types"].as_array().unwrap().clone();
-        types.iter().map(|entry| (entry["type"].as_str().unwrap().to_owned(), entry["tensors"].as_u64().unwrap())).collect::<Vec<_>>()
+        types
+            .iter()
+            .map(|entry| (entry["type"].as_str().unwrap().to_owned(), entry["tensors"].as_u64().unwrap()))
+            .collect::<Vec<_>>()
     };
-    let counts = |all: &[(&str, u64)]| all.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<Vec<_>>();
+    let counts =
+        |all: &[(&str, u64)]| all.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<Vec<_>>();
     assert_eq!(bytes("none"), counts(&[("F32", 5), ("BF16", 16)]));
     assert_eq!(bytes("q8_0"), counts(&[("F32", 5), ("Q8_0", 16)]));
     assert_eq!(bytes("q4_0"), counts(&[("F32", 5), ("Q4_0", 15), ("Q8_0", 1)]));
@@ -90,9 +94,16 @@ fn a_converted_folder_answers_as_the_folder_does() {
     assert_eq!(entries(&folder), ["tiny.gguf"]);
 
     let refused = run(&["convert", &fixture("llama-tiny"), text(&out)]);
-    assert!(refused.code == Some(2) && refused.stderr.contains("--force writes over it"), "{}", refused.stderr);
+    assert!(
+        refused.code == Some(2) && refused.stderr.contains("--force writes over it"),
+        "{}",
+        refused.stderr
+    );
     let before = std::fs::read(&out).unwrap();
-    assert_eq!(run(&["convert", &fixture("llama-tiny"), text(&out), "--force", "--type", "f16"]).code, Some(0));
+    assert_eq!(
+        run(&["convert", &fixture("llama-tiny"), text(&out), "--force", "--type", "f16"]).code,
+        Some(0)
+    );
     assert!(std::fs::read(&out).unwrap() != before);
     assert_eq!(info(text(&out), &[])["block_types"][1]["type"], "F16");
 }
