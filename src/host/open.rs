@@ -3,7 +3,8 @@
 
 use super::load::LoadError;
 use crate::format::hugging_face::{
-    self, CONFIG_FILE, INDEX_FILE, ModelConfig, Shard, WEIGHTS_FILE, WEIGHTS_SUFFIX, WeightMap,
+    self, CONFIG_FILE, INDEX_FILE, ModelConfig, Shard, TOKENIZER_FILES, WEIGHTS_FILE, WEIGHTS_SUFFIX,
+    WeightMap,
 };
 use crate::format::safetensors::Header;
 use crate::format::split;
@@ -113,17 +114,6 @@ async fn open_folder<S: Source>(sources: Vec<S>) -> Result<ModelFiles<S>, LoadEr
     keys.into_iter().for_each(|(key, value)| checkpoint.metadata.set(&key, value));
     Ok(ModelFiles::new(place, sources, checkpoint))
 }
-
-/// The files of the tokenizer.
-const TOKENIZER_FILES: [&str; 7] = [
-    "tokenizer.json",
-    "vocab.json",
-    "merges.txt",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "chat_template.jinja",
-    "generation_config.json",
-];
 
 /// Which files hold the weights: those of the index, the one of the usual name, all numbered ones, or the only one.
 fn weight_files<S: Source>(sources: &[S], weight_map: Option<&WeightMap>) -> Result<Vec<usize>, LoadError> {

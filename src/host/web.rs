@@ -124,17 +124,21 @@ async fn load(
     attachments: &[JsValue],
     ports: &RefCell<Vec<Port>>,
 ) {
-    let event = match open_source(source, attachments).await {
+    let event = match sources(source, attachments).await {
         Err(error) => Event::LoadFailed { error, unloaded: host.loaded().is_none() },
-        Ok(source) => {
-            let stage = format!("Loading {}", source.name());
-            let opening =
-                Event::Loading { stage: stage.clone(), done_bytes: 0, total_bytes: source.len_bytes() };
+        Ok(sources) => {
+            let stage = match &sources[..] {
+                [source] => format!("Loading {}", source.name()),
+                [first, ..] => format!("Loading {} and {} files more", first.name(), sources.len() - 1),
+                [] => "Loading".into(),
+            };
+            let total_bytes = sources.iter().map(WebSource::len_bytes).sum();
+            let opening = Event::Loading { stage: stage.clone(), done_bytes: 0, total_bytes };
             post(ports, connection, &opening);
             let progress = |done_bytes, total_bytes| {
                 post(ports, connection, &Event::Loading { stage: stage.clone(), done_bytes, total_bytes });
             };
-            match host.load(&source, options, progress).await {
+            match host.load(sources, options, progress).await {
                 Ok(model) => Event::Ready { model },
                 Err(error) => {
                     Event::LoadFailed { error: error.to_string(), unloaded: host.loaded().is_none() }
@@ -146,15 +150,17 @@ async fn load(
     post(ports, connection, &event);
 }
 
-async fn open_source(source: ModelSource, attachments: &[JsValue]) -> Result<WebSource, String> {
+async fn sources(source: ModelSource, attachments: &[JsValue]) -> Result<Vec<WebSource>, String> {
     match source {
-        ModelSource::Url { url } => WebSource::from_url(url).await.map_err(|error| error.to_string()),
-        ModelSource::Attachment { index, name } => {
-            let attachment =
-                attachments.get(index as usize).and_then(|value| value.dyn_ref::<web_sys::Blob>());
-            let blob = attachment
-                .ok_or_else(|| format!("{name}: the file did not reach the engine; open it again"))?;
-            Ok(WebSource::from_blob(name, blob.clone()))
+        ModelSource::Url { url } => WebSource::model_files(&url).await.map_err(|error| error.to_string()),
+        ModelSource::Attachments { names } => {
+            let file = |(index, name): (usize, String)| {
+                let attachment = attachments.get(index).and_then(|value| value.dyn_ref::<web_sys::Blob>());
+                let blob = attachment
+                    .ok_or_else(|| format!("{name}: the file did not reach the engine; open it again"))?;
+                Ok(WebSource::from_blob(name, blob.clone()))
+            };
+            names.into_iter().enumerate().map(file).collect()
         }
     }
 }

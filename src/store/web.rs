@@ -1,4 +1,4 @@
-//! A model file in the browser: a dropped file, or a URL read by HTTP ranges. Only the bytes asked for enter wasm
+//! Model files in the browser: dropped files, or URLs read by HTTP ranges. Only the bytes asked for enter wasm
 //! memory; where a server knows no ranges, the browser keeps the whole file as a blob.
 
 use gloo_net::http::{Request, Response};
@@ -7,7 +7,11 @@ use wasm_bindgen_futures::JsFuture;
 use web_sys::Blob;
 
 use super::content_range::ContentRange;
-use super::{Source, StoreError, check_range};
+use super::{OpenError, Source, StoreError, base_name, check_range, read_all};
+use crate::format::hugging_face::{
+    CONFIG_FILE, INDEX_FILE, TOKENIZER_FILES, WEIGHTS_FILE, WEIGHTS_SUFFIX, WeightMap,
+};
+use crate::format::split::{name_of_part, part_of_name};
 
 /// A file that the browser holds or can fetch. Works in pages and in every kind of worker.
 #[derive(Debug)]
@@ -28,6 +32,8 @@ enum Place {
     },
 }
 
+/// Longest index of shards that is read.
+const MAX_INDEX_BYTES: u64 = 16 << 20;
 /// Bytes asked for to learn a file's length.
 const PROBE_BYTES: u64 = 16;
 
@@ -42,6 +48,54 @@ impl WebSource {
     pub async fn from_url(url: impl Into<String>) -> Result<Self, StoreError> {
         let name = url.into();
         let response = fetch_range(&name, 0, PROBE_BYTES - 1).await?;
+        Self::from_response(name, response).await
+    }
+
+    /// The same for a file that need not be there.
+    async fn from_url_if_any(url: String) -> Result<Option<Self>, StoreError> {
+        let response = fetch_range(&url, 0, PROBE_BYTES - 1).await?;
+        if response.status() == 404 || refuse_page(&response).is_err() {
+            return Ok(None);
+        }
+        Self::from_response(url, response).await.map(Some)
+    }
+
+    /// The files of the model at a URL: all parts of a split GGUF file where it names one, the files beside it where it
+    /// names one of a Hugging Face folder, or the one file.
+    pub async fn model_files(url: &str) -> Result<Vec<Self>, OpenError> {
+        let name = base_name(url);
+        let sibling = |other: &str| url.replacen(name, other, usize::from(!name.is_empty()));
+        if let Some((before, _, count)) = part_of_name(name) {
+            let mut parts = vec![];
+            for number in 1..=count {
+                parts.push(Self::from_url(sibling(&name_of_part(before, number, count))).await?);
+            }
+            return Ok(parts);
+        }
+        if name != CONFIG_FILE && name != INDEX_FILE && !name.ends_with(WEIGHTS_SUFFIX) {
+            return Ok(vec![Self::from_url(url).await?]);
+        }
+        let mut files = vec![Self::from_url(sibling(CONFIG_FILE)).await?];
+        for text in TOKENIZER_FILES {
+            files.extend(Self::from_url_if_any(sibling(text)).await?);
+        }
+        match Self::from_url_if_any(sibling(WEIGHTS_FILE)).await? {
+            Some(weights) => files.push(weights),
+            None => {
+                let index = Self::from_url(sibling(INDEX_FILE)).await?;
+                // One that cannot be read is told where the folder is opened.
+                if let Ok(map) = WeightMap::parse(&read_all(&index, MAX_INDEX_BYTES).await?) {
+                    for shard in map.files() {
+                        files.push(Self::from_url(sibling(shard)).await?);
+                    }
+                }
+                files.push(index);
+            }
+        }
+        Ok(files)
+    }
+
+    async fn from_response(name: String, response: Response) -> Result<Self, StoreError> {
         let unreadable = |problem: String| StoreError::Unreadable { name: name.clone(), problem };
         refuse_page(&response).map_err(unreadable)?;
         match response.status() {

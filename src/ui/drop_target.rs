@@ -1,13 +1,20 @@
-//! Lets a `.gguf` file be dropped anywhere on the page.
+//! Lets files and folders be dropped anywhere on the page.
 
-use js_sys::{Array, Function, Reflect};
+use js_sys::{Array, Promise};
 use leptos::{ev, prelude::*};
 use wasm_bindgen::{JsCast as _, JsValue};
-use web_sys::{DataTransfer, DragEvent};
+use wasm_bindgen_futures::JsFuture;
+use web_sys::{
+    DataTransfer, DragEvent, File, FileSystemDirectoryEntry, FileSystemDirectoryReader, FileSystemEntry,
+    FileSystemFileEntry,
+};
 
 use super::screen::Screen;
 
-/// The veil shown while a file is dragged over the page.
+/// Files of a dropped folder beyond this are not looked at: no model has so many.
+const MAX_FILES: usize = 10_000;
+
+/// The veil shown while files are dragged over the page.
 #[component]
 pub(crate) fn DropTarget() -> impl IntoView {
     let screen = Screen::expect();
@@ -41,7 +48,7 @@ pub(crate) fn DropTarget() -> impl IntoView {
     on_cleanup(move || listeners.into_iter().for_each(|listener| listener.remove()));
     view! {
         <div class="veil" hidden=move || depth.get() == 0>
-            <p>"Drop the .gguf file to load it"</p>
+            <p>"Drop a .gguf file, all parts of one, or a Hugging Face folder to load it"</p>
         </div>
     }
 }
@@ -52,36 +59,78 @@ fn carries_files(event: &DragEvent) -> bool {
 
 fn open_dropped(screen: Screen, event: &DragEvent) {
     let Some(data) = event.data_transfer() else { return };
-    let Some(files) = data.files() else { return };
-    let refusal = if let Some(name) = dropped_folder(&data) {
-        Some(format!("{name} is a folder; open it, and drop a .gguf file that lies in it."))
-    } else if screen.peek(|state| state.loading.is_some()) {
-        Some("A model is still loading; drop the file once it is ready.".to_owned())
-    } else if files.length() > 1 {
-        Some(format!("{} files were dropped; a model is one .gguf file, so drop one.", files.length()))
-    } else {
-        None
-    };
-    match (refusal, files.get(0)) {
-        (Some(sentence), _) => screen.change(|state| state.notify(sentence)),
-        (None, Some(file)) => screen.load_file(file),
-        (None, None) => {}
+    if screen.peek(|state| state.loading.is_some()) {
+        let sentence = "A model is still loading; drop the files once it is ready.".to_owned();
+        return screen.change(|state| state.notify(sentence));
     }
+    let folders = dropped_folders(&data);
+    let list = data.files();
+    let files = list.iter().flat_map(|list| (0..list.length()).filter_map(|index| list.get(index)));
+    // A folder is among them too, and looks like a file without bytes.
+    let mut found: Vec<(String, File)> = files
+        .map(|file| (file.name(), file))
+        .filter(|(name, _)| folders.iter().all(|folder| folder.name() != *name))
+        .collect();
+    if folders.is_empty() {
+        return screen.load_files(found);
+    }
+    leptos::task::spawn_local(async move {
+        for folder in folders {
+            match files_in(&folder).await {
+                Ok(files) => found.extend(files),
+                Err(_) => {
+                    let name = folder.name();
+                    let sentence = format!("{name} could not be read; choose it with the button instead.");
+                    return screen.change(|state| state.notify(sentence));
+                }
+            }
+        }
+        screen.load_files(found);
+    });
 }
 
-/// The name of the first folder among what was dropped. As a file it would look like one without bytes.
-fn dropped_folder(data: &DataTransfer) -> Option<String> {
-    let items = Array::from(&property(data, "items")?);
-    items.iter().find_map(|item| {
-        // The name is old and everywhere; what has it not has no folders either.
-        let as_entry = property(&item, "webkitGetAsEntry")?.dyn_into::<Function>().ok()?;
-        let entry = as_entry.call0(&item).ok()?;
-        let is_folder = property(&entry, "isDirectory")?.as_bool()?;
-        is_folder.then(|| property(&entry, "name")?.as_string())?
-    })
+/// The folders among what was dropped. They can be asked for only while the event is handled.
+fn dropped_folders(data: &DataTransfer) -> Vec<FileSystemDirectoryEntry> {
+    let items = data.items();
+    let entry = |index: u32| -> Option<FileSystemEntry> {
+        // The name is old and everywhere.
+        items.get(index)?.webkit_get_as_entry().ok().flatten()
+    };
+    let folders = (0..items.length()).filter_map(entry).filter(FileSystemEntry::is_directory);
+    folders.filter_map(|entry| entry.dyn_into().ok()).collect()
 }
 
-/// A property of an object; nothing of what is no object.
-fn property(object: &JsValue, name: &str) -> Option<JsValue> {
-    Reflect::get(object, &JsValue::from_str(name)).ok()
+/// The files that lie in a folder, not deeper, each with the folder's name before its own.
+async fn files_in(folder: &FileSystemDirectoryEntry) -> Result<Vec<(String, File)>, JsValue> {
+    let reader = folder.create_reader();
+    let mut found = Vec::new();
+    // It gives some at a time, and at last none.
+    while found.len() < MAX_FILES {
+        let entries = next_entries(&reader).await?;
+        if entries.length() == 0 {
+            break;
+        }
+        for entry in entries.iter() {
+            if let Ok(entry) = entry.dyn_into::<FileSystemFileEntry>() {
+                found.push((format!("{}/{}", folder.name(), entry.name()), file_of(&entry).await?));
+            }
+        }
+    }
+    Ok(found)
+}
+
+async fn next_entries(reader: &FileSystemDirectoryReader) -> Result<Array, JsValue> {
+    let entries = Promise::new(&mut |resolve, reject| {
+        if let Err(error) = reader.read_entries_with_callback_and_callback(&resolve, &reject) {
+            let _ = reject.call1(&JsValue::UNDEFINED, &error);
+        }
+    });
+    Ok(Array::from(&JsFuture::from(entries).await?))
+}
+
+async fn file_of(entry: &FileSystemFileEntry) -> Result<File, JsValue> {
+    let file = Promise::new(&mut |resolve, reject| {
+        entry.file_with_callback_and_callback(&resolve, &reject);
+    });
+    JsFuture::from(file).await?.dyn_into()
 }

@@ -2,6 +2,7 @@
 #![allow(unreachable_pub, reason = "the component macro makes public what it expands to")]
 
 mod catalogue;
+mod choice;
 mod composer;
 mod conversation;
 mod drop_target;

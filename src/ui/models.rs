@@ -1,6 +1,9 @@
 //! The model picker: what is on offer, a file of one's own, and how far a load is.
 
+use js_sys::Reflect;
 use leptos::{ev, html, prelude::*};
+use wasm_bindgen::JsValue;
+use web_sys::File;
 
 use super::{
     catalogue::Offer,
@@ -72,36 +75,57 @@ fn OfferCard(offer: Offer, offer_idx: ReadSignal<usize>) -> impl IntoView {
     }
 }
 
-/// The way to a file of one's own.
+/// The ways to files of one's own.
 #[component]
 fn OpenFile() -> impl IntoView {
+    view! {
+        <p class="open-file">
+            <FileButton label="Open files" folder=false />
+            <FileButton label="Open a folder" folder=true />
+            <span>
+                "or drop them anywhere on this page: a .gguf file, all parts of one, or a Hugging Face folder"
+            </span>
+        </p>
+    }
+}
+
+/// A button that lets files or a folder be chosen.
+#[component]
+fn FileButton(label: &'static str, folder: bool) -> impl IntoView {
     let screen = Screen::expect();
     let input = NodeRef::<html::Input>::new();
     let loading = move || screen.read(Part::Models, |state| state.loading.is_some());
     let chosen = move |_: ev::Event| {
         let Some(input) = input.get_untracked() else { return };
-        if let Some(file) = input.files().and_then(|files| files.get(0)) {
-            screen.load_file(file);
+        let Some(list) = input.files() else { return };
+        let files: Vec<File> = (0..list.length()).filter_map(|index| list.get(index)).collect();
+        if !files.is_empty() {
+            screen.load_files(files.into_iter().map(|file| (path_of(&file), file)).collect());
         }
-        // The same file may be chosen again.
+        // The same files may be chosen again.
         input.set_value("");
     };
     view! {
-        <p class="open-file">
-            <label class="file-button">
-                "Open a .gguf file"
-                <input
-                    type="file"
-                    class="visually-hidden"
-                    accept=".gguf"
-                    node_ref=input
-                    disabled=loading
-                    on:change=chosen
-                />
-            </label>
-            <span>"or drop one anywhere on this page"</span>
-        </p>
+        <label class="file-button">
+            {label}
+            <input
+                type="file"
+                class="visually-hidden"
+                multiple=true
+                prop:webkitdirectory=folder
+                accept=(!folder).then_some(".gguf,.safetensors,.json,.txt,.jinja")
+                node_ref=input
+                disabled=loading
+                on:change=chosen
+            />
+        </label>
     }
+}
+
+/// A file's path from the chosen folder on; its name where it was chosen by itself.
+fn path_of(file: &File) -> String {
+    let path = Reflect::get(file, &JsValue::from_str("webkitRelativePath")).ok();
+    path.and_then(|path| path.as_string()).filter(|path| !path.is_empty()).unwrap_or_else(|| file.name())
 }
 
 /// How far the load is; nothing while none is on its way.

@@ -12,6 +12,7 @@ use web_sys::{File, Storage};
 
 use super::{
     catalogue,
+    choice::{Choice, choose},
     preferences::Preferences,
     state::{Engine, Part, State},
     turn::TurnId,
@@ -110,11 +111,18 @@ impl Screen {
         }
     }
 
-    /// Asks for a file of the person's own; its bytes stay where they are.
-    pub(crate) fn load_file(self, file: File) {
-        let name = file.name();
-        let source = ModelSource::Attachment { index: 0, name: name.clone() };
-        self.load(&name, source, None, &[file.into()]);
+    /// Asks for the model in files of the person's own, each with its path; their bytes stay where they are.
+    pub(crate) fn load_files(self, files: Vec<(String, File)>) {
+        let (paths, files): (Vec<String>, Vec<File>) = files.into_iter().unzip();
+        match choose(&paths) {
+            Ok(Choice { name, files: chosen }) => {
+                let names = chosen.iter().map(|file| paths[*file].clone()).collect();
+                let attachments: Vec<JsValue> =
+                    chosen.iter().map(|file| files[*file].clone().into()).collect();
+                self.load(&name, ModelSource::Attachments { names }, None, &attachments);
+            }
+            Err(sentence) => self.change(|state| state.notify(sentence)),
+        }
     }
 
     fn load(

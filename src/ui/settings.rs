@@ -7,7 +7,7 @@ use super::{
     screen::Screen,
     state::Part,
 };
-use crate::protocol::KvType;
+use crate::protocol::{KvType, Quantize};
 
 /// The longest context that can be asked for, in tokens.
 const MAX_CONTEXT: f64 = 1_048_576.0;
@@ -232,6 +232,8 @@ fn LoadSettings() -> impl IntoView {
         Ok(())
     };
     let kv = move || screen.read(Part::Preferences, |state| kv_name(state.preferences.load.kv));
+    let quantize =
+        move || screen.read(Part::Preferences, |state| quantize_name(state.preferences.load.quantize));
     view! {
         <fieldset>
             <legend>"Loading"</legend>
@@ -260,7 +262,37 @@ fn LoadSettings() -> impl IntoView {
                 </select>
                 <p id="kv-about" class="about">"f16 takes half the memory, f32 is a little more exact."</p>
             </div>
+            <div class="field number">
+                <label for="quantize">"Weights"</label>
+                <select
+                    id="quantize"
+                    aria-describedby="quantize-about"
+                    prop:value=quantize
+                    on:change:target=move |event| {
+                        let value = event.target().value();
+                        let all = [Quantize::None, Quantize::Q8, Quantize::Q4];
+                        let chosen = all.into_iter().find(|choice| quantize_name(*choice) == value);
+                        screen
+                            .edit(|preferences| preferences.load.quantize = chosen.unwrap_or_default());
+                    }
+                >
+                    <option value="none">"as they are"</option>
+                    <option value="q8_0">"8 bits"</option>
+                    <option value="q4_0">"4 bits"</option>
+                </select>
+                <p id="quantize-about" class="about">
+                    "Packs 16- and 32-bit weights while they load: less memory, and less exact. Packed ones stay as they are."
+                </p>
+            </div>
         </fieldset>
+    }
+}
+
+fn quantize_name(quantize: Quantize) -> &'static str {
+    match quantize {
+        Quantize::None => "none",
+        Quantize::Q8 => "q8_0",
+        Quantize::Q4 => "q4_0",
     }
 }
 

@@ -65,7 +65,7 @@ fn bad_models_are_refused_by_every_command() {
     let folder = FILES.folder.to_str().unwrap();
     let models = [
         (file("nothing.gguf"), "cannot read"),
-        (folder.to_owned(), "it is not a file"),
+        (folder.to_owned(), "the folder has several models"),
         (file("empty.gguf"), "empty.gguf"),
         (file("text.gguf"), "this is not a GGUF file"),
         (file("cut3.gguf"), "cut3.gguf"),

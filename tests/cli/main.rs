@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod bad_input;
+mod export;
 #[path = "../support/gguf_writer.rs"]
 mod gguf_writer;
 
@@ -446,7 +447,9 @@ fn help_and_version() {
         let ran = run(arguments);
         assert!(ran.code == Some(0) && ran.stdout.contains("pagelm generate --model PATH"), "{arguments:?}");
     }
-    for command in ["generate", "chat", "info", "tokenize", "score", "bench", "devices"] {
+    for command in
+        ["generate", "chat", "info", "tokenize", "score", "bench", "quantize", "convert", "devices"]
+    {
         let (asked, helped) = (run(&[command, "--help"]), run(&["help", command]));
         assert_eq!((asked.code, &asked.stdout), (Some(0), &helped.stdout));
         assert!(asked.stdout.contains(&format!("usage: pagelm {command}")), "{}", asked.stdout);

@@ -4,7 +4,7 @@
 #[path = "llama_tiny.rs"]
 mod llama_tiny;
 
-pub use llama_tiny::{llama_tiny_gguf, llama_tiny_gguf_stored, llama_tiny_writer};
+pub use llama_tiny::{llama_tiny_gguf, llama_tiny_gguf_stored, llama_tiny_writer, permute_rows};
 
 /// A metadata value of the types that real files use.
 #[derive(Debug, Clone)]

@@ -163,6 +163,11 @@ impl ModelConfig {
         })
     }
 
+    /// Words of the vocabulary, where that is stated.
+    pub(super) fn vocabulary(&self) -> Result<Option<u64>, HuggingFaceError> {
+        self.fields().u64("vocab_size")
+    }
+
     /// Everything but the tokenizer, under GGUF's keys; `name` is what the folder is called.
     pub(super) fn keys(&self, name: Option<&str>) -> Result<Keys, HuggingFaceError> {
         let (fields, defaults) = (self.fields(), &self.family.sizes);
@@ -193,7 +198,7 @@ impl ModelConfig {
         put("embedding_length", number(sizes.hidden));
         put("feed_forward_length", number(mlp));
         put("attention.head_count", number(sizes.heads));
-        if let Some(vocabulary) = fields.u64("vocab_size")?.filter(|size| *size <= u64::from(u32::MAX)) {
+        if let Some(vocabulary) = self.vocabulary()?.filter(|size| *size <= u64::from(u32::MAX)) {
             put("vocab_size", number(vocabulary));
         }
         if is_gpt2 {

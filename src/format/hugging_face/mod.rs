@@ -32,6 +32,7 @@ pub use tensors::Shard;
 use super::block::BlockType;
 use super::checkpoint::{Checkpoint, Origin, Tensor};
 use super::metadata::Metadata;
+use super::value::Value;
 
 /// The file with the sizes.
 pub const CONFIG_FILE: &str = "config.json";
@@ -41,6 +42,17 @@ pub const WEIGHTS_FILE: &str = "model.safetensors";
 pub const INDEX_FILE: &str = "model.safetensors.index.json";
 /// What the files with weights end with.
 pub const WEIGHTS_SUFFIX: &str = ".safetensors";
+
+/// The files of the tokenizer, each of which may be absent.
+pub const TOKENIZER_FILES: [&str; 7] = [
+    "tokenizer.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "generation_config.json",
+];
 
 /// Why a folder makes no model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -97,6 +109,14 @@ pub enum HuggingFaceError {
         /// The file.
         file: String,
     },
+}
+
+/// The keys of a configuration, under GGUF's names; `name` is what the model is called.
+///
+/// # Errors
+/// If a field holds what it cannot, or what would be computed wrong.
+pub fn keys(config: &ModelConfig, name: Option<&str>) -> Result<Vec<(String, Value)>, HuggingFaceError> {
+    config.keys(name).map(|(keys, _)| keys)
 }
 
 /// The checkpoint of a folder but for its tokenizer's keys; `name` is what the folder is called. With a weight map the tensors

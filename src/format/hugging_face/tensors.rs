@@ -40,6 +40,7 @@ pub(super) fn stored(
 ) -> Result<Vec<Tensor>, HuggingFaceError> {
     let sizes = config.sizes()?;
     let is_tied = config.is_tied()?;
+    let vocabulary = config.vocabulary()?;
     let mut tensors: Vec<Tensor> = Vec::new();
     let mut seen = HashMap::new();
     for (shard, info) in listed(shards, weight_map)? {
@@ -60,6 +61,12 @@ pub(super) fn stored(
         }
         if let Some(first) = seen.insert(name.clone(), info.name.as_str()) {
             return Err(about(format!("has the same place as {}, {name}", quoted(first))));
+        }
+        if let Some(stated) = vocabulary
+            && name == "token_embd.weight"
+            && info.shape.first() != Some(&stated)
+        {
+            return Err(about(format!("has shape {:?}, but vocab_size is {stated}", info.shape)));
         }
         tensors.push(tensor(config.family, sizes, name, shard, info).map_err(about)?);
     }
