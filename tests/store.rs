@@ -10,8 +10,13 @@ use std::fs;
 use std::path::PathBuf;
 
 use gguf_writer::{GgufWriter, Meta, llama_tiny_gguf};
+use pagelm::format::block::BlockType;
+use pagelm::format::checkpoint::{Checkpoint, Origin, Tensor};
+use pagelm::format::metadata::Metadata;
+use pagelm::format::stored::{Arrangement, Stored};
+use pagelm::store::files::ModelFiles;
 use pagelm::store::native::FileSource;
-use pagelm::store::{MAX_HEADER_BYTES, Source, StoreError, read_header};
+use pagelm::store::{MAX_HEADER_BYTES, Source, StoreError, read_header, read_safetensors_header};
 use pollster::block_on;
 
 /// A file of which the first bytes exist and the rest are zeros; remembers what was read.
@@ -88,6 +93,41 @@ fn a_header_of_absurd_length_is_not_read() {
     let error = block_on(read_header(&source)).unwrap_err().to_string();
     assert!(error.contains("memory.gguf") && error.contains(&MAX_HEADER_BYTES.to_string()), "{error}");
     assert!(source.reads.borrow().iter().map(|read| read.1).sum::<usize>() <= 1 << 20);
+}
+
+/// 6 GiB of zeros behind the header: the last tensor starts where 32 bits do not reach.
+#[test]
+fn tensors_beyond_32_bits_are_read_where_they_are() {
+    let (n_large, n_bytes) = (3u64 << 30, 6u64 << 30);
+    let json = format!(
+        r#"{{"large": {{"dtype": "BF16", "shape": [{n_large}], "data_offsets": [0, {n_bytes}]}},
+            "last": {{"dtype": "F32", "shape": [2], "data_offsets": [{n_bytes}, {}]}}}}"#,
+        n_bytes + 8
+    );
+    let header: Vec<u8> = [&(json.len() as u64).to_le_bytes()[..], json.as_bytes()].concat();
+    let data_start = header.len() as u64;
+    let source = Memory::new(header, data_start + n_bytes + 8);
+    let header = block_on(read_safetensors_header(&source)).unwrap();
+    assert_eq!(header.tensors[1].offset_bytes, data_start + n_bytes);
+
+    let stored = Stored {
+        file: 0,
+        name: "last".into(),
+        offset_bytes: header.tensors[1].offset_bytes,
+        block_type: BlockType::F32,
+        arrangement: Arrangement::AsIs,
+    };
+    let tensor = Tensor {
+        name: "last".into(),
+        shape: vec![2],
+        block_type: BlockType::F32,
+        row_bytes: 8,
+        origin: Origin::Stored(stored),
+    };
+    let checkpoint = Checkpoint::new(Metadata::default(), vec![tensor]);
+    let files = ModelFiles::new("large".into(), vec![source], checkpoint);
+    assert_eq!(block_on(files.read_rows(&files.checkpoint.tensors()[0], 0, 1)).unwrap(), [0; 8]);
+    assert_eq!(files.len_bytes(), data_start + n_bytes + 8);
 }
 
 #[test]

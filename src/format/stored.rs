@@ -131,15 +131,16 @@ impl Tensor {
 
     /// The rows asked for in the order presented, still as they are stored.
     fn arrange(&self, stored: &Stored, first_row: u64, n_rows: u64, bytes: Cow<'_, [u8]>) -> Vec<u8> {
-        // All of these are less than what is in memory already.
-        let (first, n, row_len) = (first_row as usize, n_rows as usize, self.row_len() as usize);
         let value_bytes = stored.block_type.block_bytes() as usize;
+        // Of rows that are in memory, so it fits.
+        let (n, row_len) = (n_rows as usize, self.row_len() as usize);
         match stored.arrangement {
             Arrangement::AsIs | Arrangement::PlusOne => bytes.into_owned(),
             Arrangement::HeadRows { head_rows } => {
+                let first = (first_row % head_rows) as usize;
                 let head_rows = head_rows as usize;
                 let (first, n, unit_bytes) = if self.shape.len() > 1 {
-                    (first % head_rows, n, bytes.len() / (first % head_rows + n).next_multiple_of(head_rows))
+                    (first, n, bytes.len() / (first + n).next_multiple_of(head_rows))
                 } else {
                     (0, row_len, value_bytes)
                 };
@@ -153,6 +154,7 @@ impl Tensor {
             Arrangement::Transposed => {
                 let stored_row = self.n_rows() as usize * value_bytes;
                 let mut rows = Vec::with_capacity(n * row_len * value_bytes);
+                let first = first_row as usize;
                 for column in first..first + n {
                     for row in bytes.chunks_exact(stored_row) {
                         rows.extend(&row[column * value_bytes..(column + 1) * value_bytes]);

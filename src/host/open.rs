@@ -100,7 +100,7 @@ async fn open_folder<S: Source>(sources: Vec<S>) -> Result<ModelFiles<S>, LoadEr
     let architecture = checkpoint.metadata.opt_str("general.architecture").ok().flatten().unwrap_or_default();
     let files = TokenizerFiles {
         architecture,
-        n_embeddings: embedding.map_or(0, |tensor| tensor.n_rows() as usize),
+        n_embeddings: embedding.map_or(0, |tensor| usize::try_from(tensor.n_rows()).unwrap_or(usize::MAX)),
         tokenizer_json: text("tokenizer.json"),
         vocab_json: text("vocab.json"),
         merges_txt: text("merges.txt"),

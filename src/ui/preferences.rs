@@ -128,5 +128,8 @@ mod tests {
         assert_eq!(preferences.options(), &default_options());
         preferences.load.kv = KvType::F32;
         assert_eq!(Preferences::from_json(&preferences.to_json()).load.kv, KvType::F32);
+        // Kept before there was a choice of weights.
+        let older = r#"{"load": {"context": 64, "kv": "F32", "precision": "Exact", "device": "Auto"}}"#;
+        assert_eq!(Preferences::from_json(older).load.context, Some(64));
     }
 }
