@@ -11,6 +11,8 @@ mod memory_source;
 mod safetensors;
 #[path = "support/safetensors_writer.rs"]
 mod safetensors_writer;
+#[path = "support/written.rs"]
+mod written;
 
 use std::path::PathBuf;
 
@@ -19,7 +21,6 @@ use memory_source::MemorySource;
 use pagelm::format::block::BlockType;
 use pagelm::format::checkpoint::{Checkpoint, Repack, Tensor};
 use pagelm::format::decode::decode;
-use pagelm::format::gguf_writer as writer;
 use pagelm::format::hugging_face::ModelConfig;
 use pagelm::format::quantize::quantize;
 use pagelm::format::value::{Array, Value};
@@ -30,6 +31,7 @@ use pagelm::store::files::ModelFiles;
 use pollster::block_on;
 use safetensors::tensor_bytes;
 use safetensors_writer::{renamed, with_tensor};
+use written::{rows_by, written};
 
 /// Each with its number of tensors.
 const FOLDERS: [(&str, usize); 15] = [
@@ -72,20 +74,9 @@ fn reopened(file: Vec<u8>) -> ModelFiles<MemorySource> {
     block_on(open(vec![MemorySource::new("model.gguf", file)])).unwrap()
 }
 
-/// All rows of a tensor, so many at a time.
-fn rows_by(files: &ModelFiles<MemorySource>, tensor: &Tensor, piece_rows: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for first in (0..tensor.n_rows()).step_by(piece_rows as usize) {
-        let n_rows = piece_rows.min(tensor.n_rows() - first);
-        bytes.extend(block_on(files.read_rows(tensor, first, n_rows)).unwrap());
-    }
-    assert_eq!(bytes.len() as u64, tensor.n_bytes(), "{}", tensor.name);
-    bytes
-}
-
 fn rows(files: &ModelFiles<MemorySource>, name: &str) -> Vec<u8> {
     let tensor = files.checkpoint.tensor(name).unwrap_or_else(|| panic!("no {name}"));
-    rows_by(files, tensor, tensor.n_rows())
+    block_on(rows_by(files, tensor, tensor.n_rows()))
 }
 
 fn values(files: &ModelFiles<MemorySource>, name: &str) -> Vec<f32> {
@@ -100,16 +91,6 @@ fn file_values(folder: &str, name: &str, block_type: BlockType) -> Vec<f32> {
     let mut values = Vec::new();
     decode(block_type, tensor_bytes(&file, name), &mut values).unwrap();
     values
-}
-
-/// A checkpoint as a GGUF file.
-fn written(files: &ModelFiles<MemorySource>) -> Vec<u8> {
-    let mut out = writer::header(&files.checkpoint);
-    for tensor in files.checkpoint.tensors() {
-        out.extend(rows_by(files, tensor, 7));
-        out.resize(writer::padded(out.len() as u64) as usize, 0);
-    }
-    out
 }
 
 fn assert_same(a: &ModelFiles<MemorySource>, b: &ModelFiles<MemorySource>) {
@@ -134,7 +115,7 @@ fn every_folder_opens_and_is_the_same_after_a_gguf_was_written_of_it() {
         assert_eq!(files.checkpoint.tensors().len(), n_tensors, "{folder}");
         assert_eq!(files.name(), folder);
         assert_eq!(files.checkpoint.metadata.str("general.name"), Ok(folder));
-        assert_same(&files, &reopened(written(&files)));
+        assert_same(&files, &reopened(block_on(written(&files))));
     }
 }
 
@@ -290,7 +271,7 @@ fn pieces_of_any_size_are_the_whole() {
                 let whole = rows(&files, &tensor.name);
                 for piece_rows in [1, 3, 16, 24, tensor.piece_rows(5000)] {
                     assert!(
-                        rows_by(&files, tensor, piece_rows) == whole,
+                        block_on(rows_by(&files, tensor, piece_rows)) == whole,
                         "{folder} {} {piece_rows}",
                         tensor.name
                     );
@@ -321,7 +302,7 @@ fn matrices_are_quantized_while_they_are_read() {
             }
             let number = if target == BlockType::Q4_0 { 2 } else { 7 };
             assert_eq!(packed.checkpoint.metadata.u32("general.file_type"), Ok(number));
-            assert_same(&packed, &reopened(written(&packed)));
+            assert_same(&packed, &reopened(block_on(written(&packed))));
         }
     }
     let mut gpt2 = opened("gpt2-tiny");

@@ -11,17 +11,21 @@ mod gpu_test;
 mod memory_source;
 #[path = "support/safetensors.rs"]
 mod safetensors;
+#[path = "support/written.rs"]
+mod written;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use folders::{FOLDERS, Folder, Prompt, WITHIN_ORIGINAL_CONTEXT};
+use memory_source::MemorySource;
 use pagelm::engine::logprobs::Logprob;
 use pagelm::engine::params::SamplingParams;
 use pagelm::engine::{Budget, Progress, SequenceId, SequenceRequest};
 use pagelm::gpu::Gpu;
 use pagelm::gpu::shader::Variant;
 use pagelm::host::load::{Loaded, describe};
+use pagelm::host::open::open;
 use pagelm::plan::Device as _;
 use pagelm::plan::batch::{BLOCK_TOKENS, Batch, RowKind};
 use pagelm::protocol::{DeviceKind, KvType, LoadOptions};
@@ -41,10 +45,14 @@ async fn load(folder: &Folder, variant: Variant, kv: KvType) -> Loaded {
 }
 
 async fn load_with(folder: &Folder, variant: Variant, kv: KvType, context: u32) -> Loaded {
+    load_sources(folder.sources(), variant, kv, context).await
+}
+
+async fn load_sources(sources: Vec<MemorySource>, variant: Variant, kv: KvType, context: u32) -> Loaded {
     let options = LoadOptions { kv, context: Some(context), ..LoadOptions::default() };
     let gpu = Gpu::open(None).await.unwrap().with_variant(variant);
     let is_software = gpu.summary().is_software;
-    let described = describe(folder.sources(), &options).await.unwrap();
+    let described = describe(sources, &options).await.unwrap();
     let loaded = described.load(Rc::new(gpu), |_, _| {}).await.unwrap();
     let kind = if is_software { DeviceKind::Software } else { DeviceKind::Gpu };
     assert_eq!(loaded.info.device_kind, kind, "the device that was asked for computes");
@@ -110,6 +118,22 @@ gpu_test!(logits_are_those_of_transformers, async {
                     }
                 }
             }
+        }
+    }
+});
+
+gpu_test!(logits_after_convert_are_those_of_transformers, async {
+    for folder in FOLDERS {
+        let file = written::written(&open(folder.sources()).await.unwrap()).await;
+        let sources = vec![MemorySource::new("converted.gguf", file)];
+        let mut loaded = load_sources(sources, Variant::Serial, KvType::F32, CONTEXT).await;
+        let vocab_size = loaded.info.vocab_size as usize;
+        let prompts = folder.prompts();
+        for (i, prompt) in prompts.iter().enumerate() {
+            assert_eq!(loaded.tokenizer.encode_text(&prompt.text).unwrap(), prompt.ids, "{}", folder.name);
+            let got = logits_of(&mut loaded, &prompt.ids, RowKind::Prefill, &scattered_blocks()).await;
+            let found = error(&got, &folder.logits(i, vocab_size));
+            assert!(found <= 1e-4, "{}, prompt {i}: {found:.2e}", folder.name);
         }
     }
 });

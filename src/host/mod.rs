@@ -206,7 +206,7 @@ impl Host {
         let prompt_tokens = ids.len() as u32;
         let params = options::sampling_params(options, tokenizer, (self.surroundings.entropy)())?;
         let session =
-            Session::new(connection, request, Rc::clone(tokenizer), options, prompt_tokens, now_ms)?;
+            Session::new(connection, request, Rc::clone(tokenizer), options, prompt, prompt_tokens, now_ms)?;
         let sequence = loaded.engine.add(SequenceRequest { prompt: ids, params })?;
         self.sessions.insert(sequence, session);
         self.outbox.push((connection, Event::Started { request, prompt_tokens }));

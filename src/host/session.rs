@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use crate::engine::logprobs::{Logprob, TokenLogprobs};
-use crate::protocol::{Event, FinishReason, GenerateOptions, RequestId, TokenLogprob, Usage};
+use crate::protocol::{Event, FinishReason, GenerateOptions, Prompt, RequestId, TokenLogprob, Usage};
 use crate::text::{Detokenizer, StopStrings, TextError, Tokenizer};
 
 /// A request that runs.
@@ -31,13 +31,21 @@ impl Session {
         request: RequestId,
         tokenizer: Rc<Tokenizer>,
         options: &GenerateOptions,
+        prompt: &Prompt,
         prompt_tokens: u32,
         now_ms: f64,
     ) -> Result<Self, TextError> {
+        // An answer begins a text of its own; what follows a raw prompt goes on.
+        let detokenizer = match prompt {
+            Prompt::Chat { .. } => Detokenizer::new(Rc::clone(&tokenizer), options.skip_special_tokens),
+            Prompt::Text(_) | Prompt::Tokens(_) => {
+                Detokenizer::continuing(Rc::clone(&tokenizer), options.skip_special_tokens)
+            }
+        };
         Ok(Self {
             connection,
             request,
-            detokenizer: Detokenizer::new(Rc::clone(&tokenizer), options.skip_special_tokens),
+            detokenizer,
             tokenizer,
             stop: StopStrings::new(options.stop.clone(), options.include_stop_str_in_output)?,
             min_tokens: options.min_tokens,

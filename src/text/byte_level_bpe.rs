@@ -9,6 +9,7 @@ use super::bpe::Merger;
 use super::byte_level;
 use super::merges::MergeTable;
 use super::pre_tokenizer::PreTokenizer;
+use super::sentence_piece::Place;
 use super::token_table::{NO_TOKEN, TokenTable};
 
 /// `tokenizer.ggml.model` of such a vocabulary.
@@ -42,6 +43,7 @@ impl ByteLevelBpe {
         &self,
         tokens: &TokenTable,
         text: &str,
+        place: Place,
         merger: &mut Merger,
         ids: &mut Vec<u32>,
     ) {
@@ -49,7 +51,7 @@ impl ByteLevelBpe {
         if self.pre_tokenizer.nfc && !text.is_ascii() {
             text = Cow::Owned(text.nfc().map(|(letter, _)| letter).collect());
         }
-        if self.add_space_prefix && !text.starts_with(' ') {
+        if self.add_space_prefix && place != Place::Within && !text.starts_with(' ') {
             text.to_mut().insert(0, ' ');
         }
         let mut spelled = String::new();

@@ -30,7 +30,7 @@ pub enum TextError {
     EmptyVocabulary,
     /// The vocabulary has more tokens than ids.
     #[error(
-        "the model's vocabulary has {found} tokens (tokenizer.ggml.tokens), more than a token id can name; the file is damaged"
+        "the model's vocabulary has {found} tokens (tokenizer.ggml.tokens, or rows of its embedding), more than any tokenizer has; the file is damaged"
     )]
     TooManyTokens {
         /// Tokens in the file.

@@ -29,6 +29,7 @@ mod vocabulary;
 pub use detokenizer::Detokenizer;
 pub use error::TextError;
 pub use hugging_face::{NamedFile, TokenizerFiles, tokenizer_metadata};
+pub use pre_tokenizer::pre_tokenizers;
 pub use stop::{StopOutcome, StopStrings};
 pub use template::{Chat, ChatToolCall, ChatTurn, Rendered};
 pub use tokenizer::Tokenizer;

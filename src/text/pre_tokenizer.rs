@@ -117,6 +117,11 @@ pub(super) fn recognise(
     Some((rule.names[0], exceptions))
 }
 
+/// Every name of a rule, as `tokenizer.ggml.pre` has it.
+pub fn pre_tokenizers() -> impl Iterator<Item = &'static str> {
+    RULES.iter().flat_map(|rule| rule.names).copied()
+}
+
 /// A compiled rule.
 pub(super) struct PreTokenizer {
     isolated: Vec<Regex>,
@@ -135,9 +140,9 @@ fn rule(name: Option<&str>) -> Result<&'static Rule, TextError> {
         .ok_or_else(|| TextError::UnknownPreTokenizer { found: found(), known: known_names() })
 }
 
-/// The words of a known rule, as tokenizer.json spells them.
-pub(super) fn published_words(name: &str) -> Option<String> {
-    rule(Some(name)).ok().map(|rule| format!("{}{WHITESPACE_TAIL}", rule.words))
+/// The words of Qwen 2's rule, as its tokenizer.json spells them.
+pub(super) fn qwen2_words() -> String {
+    format!("{QWEN2}{WHITESPACE_TAIL}")
 }
 
 /// The names that work, for an error.

@@ -28,6 +28,17 @@ pub(super) enum SpacePrefix {
     Once,
 }
 
+/// Where a stretch of ordinary text, which is not empty, stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Nothing is before it.
+    Start,
+    /// A special token is before it.
+    AfterSpecial,
+    /// Other text is before it.
+    Within,
+}
+
 /// What SentencePiece's BPE needs beside the tokens.
 pub(super) struct SentencePiece {
     ranking: Ranking,
@@ -54,19 +65,19 @@ impl SentencePiece {
         Self { ranking, space_prefix, byte_ids, unk }
     }
 
-    /// Appends the tokens of text without added tokens; `at_start` where nothing is before it.
+    /// Appends the tokens of text without added tokens.
     pub(super) fn encode_into(
         &self,
         tokens: &TokenTable,
         text: &str,
-        at_start: bool,
+        place: Place,
         merger: &mut Merger,
         ids: &mut Vec<u32>,
     ) {
         let prefix = match self.space_prefix {
             SpacePrefix::Nowhere => false,
-            SpacePrefix::EverySegment => !text.is_empty(),
-            SpacePrefix::Once => at_start && !text.is_empty() && !text.starts_with([' ', SPACE]),
+            SpacePrefix::EverySegment => place != Place::Within,
+            SpacePrefix::Once => place == Place::Start && !text.starts_with([' ', SPACE]),
         };
         let letters = prefix.then_some(SPACE).into_iter().chain(text.chars());
         let text: String = letters.map(|letter| if letter == ' ' { SPACE } else { letter }).collect();

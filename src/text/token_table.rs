@@ -25,7 +25,7 @@ pub(super) struct TokenTable {
     /// For each token: where it ends in `text`.
     ends: Vec<usize>,
     kinds: Vec<Kind>,
-    /// Open addressing with linear probing, at most half full; its length is a power of two.
+    /// Open addressing with linear probing, at most three quarters full; its length is a power of two.
     slots: Vec<u32>,
     /// Bytes of the longest spelling: nothing longer needs to be looked up.
     longest: usize,
@@ -45,7 +45,7 @@ impl TokenTable {
             text.push_str(&token);
             ends.push(text.len());
         }
-        let slots = vec![NO_TOKEN; (2 * ends.len()).next_power_of_two()];
+        let slots = vec![NO_TOKEN; (ends.len() + ends.len() / 3 + 1).next_power_of_two()];
         let mut table = Self { text, ends, kinds, slots, longest };
         for id in (0..NO_TOKEN).take(table.ends.len()) {
             if table.kind(id) == Kind::Unused {
@@ -137,10 +137,10 @@ mod tests {
     }
 
     #[test]
-    fn many_tokens_fill_at_most_half_of_the_slots() {
+    fn slots_are_neither_too_many_nor_full() {
         let tokens: Vec<String> = (0..5000).map(|number| number.to_string()).collect();
         let table = TokenTable::new(tokens, vec![Kind::Normal; 5000]).unwrap();
-        assert_eq!(table.slots.len(), 16384);
+        assert_eq!(table.slots.len(), 8192);
         for id in 0..5000 {
             assert_eq!(table.find(&id.to_string()), Some(id));
         }

@@ -5,7 +5,7 @@ use super::assemble::{check_counts, check_ids, take_merges, take_tokens, token_v
 use super::bpe::Merger;
 use super::byte_level_bpe::{BYTE_LEVEL, ByteLevelBpe};
 use super::pre_tokenizer::{Exceptions, PreTokenizer};
-use super::sentence_piece::{Ranking, SENTENCE_PIECE, SentencePiece, SpacePrefix};
+use super::sentence_piece::{Place, Ranking, SENTENCE_PIECE, SentencePiece, SpacePrefix};
 use super::special::{Piece, SpecialTokens};
 use super::template::{Chat, ChatTemplate, Rendered};
 use super::token_table::TokenTable;
@@ -111,15 +111,16 @@ impl Tokenizer {
     /// Characters that the vocabulary has no bytes for are left out, as Hugging Face's tokenizer does.
     pub fn encode_text(&self, text: &str) -> Result<Vec<u32>, TextError> {
         let mut ids: Vec<u32> = self.bos.filter(|_| self.add_bos).into_iter().collect();
-        self.encode_into(text, &[], &mut ids)?;
+        self.encode_into(text, &[], Place::Start, &mut ids)?;
         ids.extend(self.eos.filter(|_| self.add_eos));
         Ok(ids)
     }
 
-    /// Tokens of a piece of raw text: like [`Self::encode_text`], but nothing is added at its ends.
+    /// Tokens of a piece of raw text, within a longer one: like [`Self::encode_text`], but nothing is added at its ends,
+    /// not even a space.
     pub fn encode_piece(&self, text: &str) -> Result<Vec<u32>, TextError> {
         let mut ids = Vec::new();
-        self.encode_into(text, &[], &mut ids)?;
+        self.encode_into(text, &[], Place::Within, &mut ids)?;
         Ok(ids)
     }
 
@@ -127,7 +128,7 @@ impl Tokenizer {
     /// are text. Nothing is added: what a template wants at the start it writes itself.
     pub fn encode_rendered(&self, rendered: &Rendered) -> Result<Vec<u32>, TextError> {
         let mut ids = Vec::new();
-        self.encode_into(&rendered.text, &rendered.breaks, &mut ids)?;
+        self.encode_into(&rendered.text, &rendered.breaks, Place::Start, &mut ids)?;
         Ok(ids)
     }
 
@@ -199,24 +200,29 @@ impl Tokenizer {
         eog
     }
 
-    fn encode_into(&self, text: &str, breaks: &[usize], ids: &mut Vec<u32>) -> Result<(), TextError> {
+    fn encode_into(
+        &self,
+        text: &str,
+        breaks: &[usize],
+        mut place: Place,
+        ids: &mut Vec<u32>,
+    ) -> Result<(), TextError> {
         // Symbols count bytes in 32 bits, and a piece may grow by a space a few bytes long.
         if u32::try_from(text.len()).map_or(true, |n_bytes| n_bytes > MAX_TEXT_BYTES) {
             return Err(TextError::Encode { detail: "it is longer than 1 GiB".into() });
         }
         let mut merger = Merger::default();
-        let mut at_start = true;
         for piece in self.special.split(text, breaks) {
             match (piece, &self.method) {
                 (Piece::Token(id), _) => ids.push(id),
                 (Piece::Text(text), Method::ByteLevel(method)) => {
-                    method.encode_into(&self.tokens, text, &mut merger, ids);
+                    method.encode_into(&self.tokens, text, place, &mut merger, ids);
                 }
                 (Piece::Text(text), Method::SentencePiece(method)) => {
-                    method.encode_into(&self.tokens, text, at_start, &mut merger, ids);
+                    method.encode_into(&self.tokens, text, place, &mut merger, ids);
                 }
             }
-            at_start = false;
+            place = Place::AfterSpecial;
         }
         Ok(())
     }

@@ -108,6 +108,30 @@ fn a_converted_folder_answers_as_the_folder_does() {
     assert_eq!(info(text(&out), &[])["block_types"][1]["type"], "F16");
 }
 
+/// The worked example that this project grew from: a prompt, its ids, the ten likeliest next tokens, the greedy answer.
+#[test]
+fn gpt2_goes_from_a_prompt_to_the_ten_likeliest_and_on() {
+    let expected: Value =
+        serde_json::from_slice(&std::fs::read(fixture("gpt2-tiny/expected.json")).unwrap()).unwrap();
+    let prompt = &expected["prompts"][1];
+    let model = fixture("gpt2-tiny");
+    let mut arguments = vec!["generate", "--model", &model, "--prompt", prompt["prompt"].as_str().unwrap()];
+    arguments.extend("--logprobs 10 --temperature 0 --max-tokens 5 --ignore-eos --kv f32 --json".split(' '));
+    let ran = run(&arguments);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(found["prompt_token_ids"], prompt["ids"]);
+    let top = found["logprobs"][0]["top"].as_array().unwrap();
+    assert_eq!(top.len(), 10);
+    for (i, likely) in top.iter().enumerate() {
+        assert_eq!(likely["id"], prompt["top"][i]);
+        let delta = likely["logprob"].as_f64().unwrap() - prompt["top_logprob"][i].as_f64().unwrap();
+        assert!(delta.abs() <= 1e-3, "{likely}");
+    }
+    let ids = |ids: &Value| ids.as_array().unwrap()[..5].to_vec();
+    assert_eq!(ids(&found["token_ids"]), ids(&prompt["greedy"]));
+}
+
 #[test]
 fn a_file_is_quantized_piece_by_piece() {
     let folder = scratch("quantize");

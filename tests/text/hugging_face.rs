@@ -3,7 +3,7 @@
 
 use serde_json::Value as Json;
 
-use pagelm::format::value::Value;
+use pagelm::format::value::{Array, Value};
 use pagelm::text::Tokenizer;
 use std::rc::Rc;
 
@@ -70,9 +70,31 @@ fn gemma_by_scores_alone_is_the_same() {
     let expected = expected("gemma3");
     let mut metadata = folder("gemma3", "gemma3", 262_145).metadata().unwrap();
     metadata.retain(|(key, _)| key != "tokenizer.ggml.merges");
-    let tokenizer = tokenizer_of(metadata, "gemma3").unwrap();
-    check_texts("gemma3 by scores", &tokenizer, &expected);
-    check_chats("gemma3 by scores", &tokenizer, &expected);
+    let check = |way: &str, metadata: Vec<(String, Value)>| {
+        let tokenizer = tokenizer_of(metadata, "gemma3").unwrap();
+        check_texts(way, &tokenizer, &expected);
+        check_chats(way, &tokenizer, &expected);
+    };
+    check("gemma3 by scores", metadata.clone());
+    let array = |metadata: &[(String, Value)], key: &str| {
+        metadata.iter().position(|(found, _)| found == key).unwrap()
+    };
+    let (tokens, types) =
+        (array(&metadata, "tokenizer.ggml.tokens"), array(&metadata, "tokenizer.ggml.token_type"));
+    let mut user_defined = Vec::new();
+    if let Value::Array(Array::String(tokens)) = &mut metadata[tokens].1 {
+        for (id, token) in tokens.iter_mut().enumerate() {
+            if token.len() > "▁".len() && token.chars().all(|letter| letter == '▁') {
+                *token = token.replace('▁', " ");
+                user_defined.push(id);
+            }
+        }
+    }
+    assert_eq!(user_defined.len(), 30, "runs of two to 31 spaces");
+    if let Value::Array(Array::I32(types)) = &mut metadata[types].1 {
+        user_defined.into_iter().for_each(|id| types[id] = 4);
+    }
+    check("gemma3 with runs of spaces as llama.cpp's converter writes them", metadata);
 }
 
 #[test]

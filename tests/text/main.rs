@@ -3,10 +3,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod against_reference;
 #[path = "../support/gguf_writer.rs"]
 mod gguf_writer;
 mod hugging_face;
+mod hugging_face_refusals;
 mod published;
+mod sentence_piece;
 mod template;
 mod template_attacks;
 mod tokenizer_files;

@@ -6,6 +6,7 @@ use serde_json::{Map, Value as Json, json};
 use super::file::{AddedToken, read_json};
 use super::{NamedFile, TokenizerFiles, refuse};
 use crate::text::TextError;
+use crate::text::pre_tokenizer::qwen2_words;
 
 /// The small files, as far as a tokenizer needs them.
 pub(super) struct Config {
@@ -117,7 +118,7 @@ impl Config {
             "Qwen2Tokenizer" => {
                 let split = json!({
                     "type": "Split", "behavior": "Isolated", "invert": false,
-                    "pattern": {"Regex": crate::text::pre_tokenizer::published_words("qwen2")},
+                    "pattern": {"Regex": qwen2_words()},
                 });
                 let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "use_regex": false});
                 let steps = json!({"type": "Sequence", "pretokenizers": [split, bytes]});
@@ -177,7 +178,7 @@ impl Object {
         Ok(ids)
     }
 
-    /// The template: a text, or a list of named ones of which `default` is for conversations.
+    /// The template: a text, or a list of named ones of which `default` is for conversations; without that there is none.
     fn chat_template(&self) -> Result<Option<String>, TextError> {
         const NAME: &str = "chat_template";
         let Some(template) = self.get(NAME) else { return Ok(None) };
@@ -185,11 +186,8 @@ impl Object {
             return Ok(Some(source.to_owned()));
         }
         let named = |entry: &&Json| entry.get("name").and_then(Json::as_str) == Some("default");
-        let default = template.as_array().and_then(|list| list.iter().find(named));
-        let source = default.and_then(|entry| entry.get("template")?.as_str());
-        match source {
-            Some(source) => Ok(Some(source.to_owned())),
-            None => Err(self.wrong(NAME, template, "a text, or a list with one named \"default\",")),
-        }
+        let list = template.as_array().ok_or_else(|| self.wrong(NAME, template, "a text or a list"))?;
+        let default = list.iter().find(named).and_then(|entry| entry.get("template")?.as_str());
+        Ok(default.map(str::to_owned))
     }
 }

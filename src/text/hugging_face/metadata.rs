@@ -30,67 +30,88 @@ pub(super) fn write(
         let problem = format!("has {} merges, more than {MAX_MERGES}; download it again", merges.len());
         return Err(refuse(&tokenizer.name, problem));
     }
-    let mut entries = Vec::new();
-    let mut put = |key: &str, value: Value| entries.push((key.to_owned(), value));
-    let strips_by_model = architecture == "phi3" && matches!(pipeline.method, Method::SentencePiece(_));
+    let mut entries = Entries(Vec::new());
     match &pipeline.method {
         Method::ByteLevel { pre, .. } => {
-            put("tokenizer.ggml.model", Value::String(BYTE_LEVEL.into()));
-            put("tokenizer.ggml.pre", Value::String((*pre).into()));
+            entries.ggml("model", Value::String(BYTE_LEVEL.into()));
+            entries.ggml("pre", Value::String((*pre).into()));
         }
         Method::SentencePiece(_) => {
-            put("tokenizer.ggml.model", Value::String(SENTENCE_PIECE.into()));
-            put("tokenizer.ggml.pre", Value::String("default".into()));
-            put("tokenizer.ggml.scores", Value::Array(Array::F32(scores(&placed.tokens, &merges))));
+            entries.ggml("model", Value::String(SENTENCE_PIECE.into()));
+            entries.ggml("pre", Value::String("default".into()));
+            entries.ggml("scores", Value::Array(Array::F32(scores(&placed.tokens, &merges))));
         }
     }
-    put("tokenizer.ggml.tokens", Value::Array(Array::String(placed.tokens)));
-    put("tokenizer.ggml.token_type", Value::Array(Array::I32(placed.types)));
-    put("tokenizer.ggml.merges", Value::Array(Array::String(merges)));
+    entries.ggml("tokens", Value::Array(Array::String(placed.tokens)));
+    entries.ggml("token_type", Value::Array(Array::I32(placed.types)));
+    entries.ggml("merges", Value::Array(Array::String(merges)));
     let special = placed.special;
-    for (name, id) in
-        [("bos", special.bos), ("eos", special.eos), ("unknown", special.unk), ("padding", special.pad)]
-    {
+    let named =
+        [("bos", special.bos), ("eos", special.eos), ("unknown", special.unk), ("padding", special.pad)];
+    for (name, id) in named {
         if let Some(id) = id {
-            put(&format!("tokenizer.ggml.{name}_token_id"), Value::U32(id));
+            entries.ggml(&format!("{name}_token_id"), Value::U32(id));
         }
     }
     let add_bos = config.flag("add_bos_token")?.unwrap_or(pipeline.first.is_some());
     let add_eos = config.flag("add_eos_token")?.unwrap_or(pipeline.last.is_some());
-    put("tokenizer.ggml.add_bos_token", Value::Bool(add_bos));
-    put("tokenizer.ggml.add_eos_token", Value::Bool(add_eos));
-    match pipeline.method {
-        Method::ByteLevel { exceptions, add_space_prefix, .. } => {
-            put("tokenizer.ggml.add_space_prefix", Value::Bool(add_space_prefix));
-            let flags = [("nfc", exceptions.nfc), ("ignore_merges", exceptions.ignore_merges)];
-            for (name, flag) in flags {
-                if let Some(flag) = flag {
-                    put(&format!("pagelm.tokenizer.{name}"), Value::Bool(flag));
+    entries.ggml("add_bos_token", Value::Bool(add_bos));
+    entries.ggml("add_eos_token", Value::Bool(add_eos));
+    entries.method(&pipeline.method);
+    entries.own_ids("end", placed.ends);
+    entries.own_ids("lstrip", placed.lstrip);
+    if placed.rstrip.is_empty() && architecture == "phi3" {
+        // Readers know Phi-3's by the model; the empty list tells them that here there is none.
+        entries.own("rstrip_token_ids", Value::Array(Array::U32(Vec::new())));
+    }
+    entries.own_ids("rstrip", placed.rstrip);
+    if let Some(template) = &config.chat_template {
+        entries.0.push(("tokenizer.chat_template".into(), Value::String(template.clone())));
+    }
+    Ok(entries.0)
+}
+
+/// Metadata as it grows.
+struct Entries(Vec<(String, Value)>);
+
+impl Entries {
+    /// A key that llama.cpp knows.
+    fn ggml(&mut self, name: &str, value: Value) {
+        self.0.push((format!("tokenizer.ggml.{name}"), value));
+    }
+
+    /// A key of this package.
+    fn own(&mut self, name: &str, value: Value) {
+        self.0.push((format!("pagelm.tokenizer.{name}"), value));
+    }
+
+    /// Token ids under a key of this package, if there are any.
+    fn own_ids(&mut self, name: &str, ids: Vec<u32>) {
+        if !ids.is_empty() {
+            self.own(&format!("{name}_token_ids"), Value::Array(Array::U32(ids)));
+        }
+    }
+
+    /// How text is prepared for merging, as far as `pre` does not say.
+    fn method(&mut self, method: &Method) {
+        match method {
+            Method::ByteLevel { exceptions, add_space_prefix, .. } => {
+                self.ggml("add_space_prefix", Value::Bool(*add_space_prefix));
+                let flags = [("nfc", exceptions.nfc), ("ignore_merges", exceptions.ignore_merges)];
+                for (name, flag) in flags {
+                    if let Some(flag) = flag {
+                        self.own(name, Value::Bool(flag));
+                    }
+                }
+            }
+            Method::SentencePiece(prefix) => {
+                self.ggml("add_space_prefix", Value::Bool(*prefix != SpacePrefix::Nowhere));
+                if *prefix == SpacePrefix::Once {
+                    self.own("space_prefix_once", Value::Bool(true));
                 }
             }
         }
-        Method::SentencePiece(prefix) => {
-            put("tokenizer.ggml.add_space_prefix", Value::Bool(prefix != SpacePrefix::Nowhere));
-            if prefix == SpacePrefix::Once {
-                put("pagelm.tokenizer.space_prefix_once", Value::Bool(true));
-            }
-        }
     }
-    // Readers know Phi-3's `rstrip` by the model; an empty list tells them that here there is none.
-    let lists = [
-        ("end", placed.ends, false),
-        ("lstrip", placed.lstrip, false),
-        ("rstrip", placed.rstrip, strips_by_model),
-    ];
-    for (name, ids, even_empty) in lists {
-        if even_empty || !ids.is_empty() {
-            put(&format!("pagelm.tokenizer.{name}_token_ids"), Value::Array(Array::U32(ids)));
-        }
-    }
-    if let Some(template) = &config.chat_template {
-        put("tokenizer.chat_template", Value::String(template.clone()));
-    }
-    Ok(entries)
 }
 
 /// Scores for readers that know no merges: minus the rank of the first merge that makes a token, so that what merges

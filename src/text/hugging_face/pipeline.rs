@@ -166,7 +166,7 @@ fn sentence_piece(
         match kind(step) {
             "Prepend" if text(step, "prepend") == Some("▁") => prefix = SpacePrefix::EverySegment,
             "Replace" if replaces() == Some(" ") && text(step, "content") == Some("▁") => {
-                writes_spaces = true
+                writes_spaces = true;
             }
             _ => return Err(unsupported(file, "normalizer", step)),
         }
@@ -188,7 +188,7 @@ fn sentence_piece(
         }
     }
     if !writes_spaces || file.model.ignore_merges {
-        let none = Json::String("of no step".into());
+        let none = Json::String("none".into());
         return Err(unsupported(file, "pre-tokenizer", file.pre_tokenizer.as_ref().unwrap_or(&none)));
     }
     Ok(prefix)

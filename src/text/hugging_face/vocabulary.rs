@@ -10,6 +10,9 @@ use super::{TokenizerFiles, refuse};
 use crate::text::TextError;
 use crate::text::sentence_piece::{SPACE, byte_of};
 
+/// Most rows: the largest published vocabularies have a quarter of a million.
+const MAX_ROWS: usize = 1 << 24;
+
 /// GGUF's token types.
 const NORMAL: i32 = 1;
 const UNKNOWN: i32 = 2;
@@ -57,6 +60,9 @@ pub(super) fn place(
     pipeline: &Pipeline,
 ) -> Result<Placed, TextError> {
     let n_rows = files.n_embeddings;
+    if n_rows > MAX_ROWS {
+        return Err(TextError::TooManyTokens { found: n_rows });
+    }
     let mut rows = Rows {
         file,
         architecture: files.architecture,

@@ -2,6 +2,7 @@
 
 mod model;
 mod system;
+mod tokenizers;
 mod tools;
 mod wasm_target;
 
@@ -37,6 +38,7 @@ pub(crate) fn tests(context: &mut Context) -> Result<()> {
     page(context)?;
     let start = Instant::now();
     println!("Set-up for the tests");
+    step("published tokenizers", || tokenizers::ensure(context))?;
     step("rustfmt and clippy", || wasm_target::ensure_lints(context))?;
     step("Chromium and its driver", || system::ensure_browser(context))?;
     step("Vulkan", || system::ensure_vulkan(context))?;

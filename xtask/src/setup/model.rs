@@ -50,7 +50,7 @@ fn expected_sha256(context: &Context) -> Result<String> {
 }
 
 /// A file's sha256 in lowercase hexadecimal digits.
-fn sha256(path: &Path) -> Result<String> {
+pub(super) fn sha256(path: &Path) -> Result<String> {
     let fail = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let mut file = std::fs::File::open(path).map_err(fail)?;
     let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
