@@ -46,8 +46,11 @@ fn check(bytes: &[u8], file_len: u64) {
 }
 
 fn check_header(header: &Header, file_len: u64) {
-    let mut ranges: Vec<_> =
-        header.tensors.iter().map(|tensor| (tensor.offset_bytes, tensor.offset_bytes + tensor.n_bytes)).collect();
+    let mut ranges: Vec<_> = header
+        .tensors
+        .iter()
+        .map(|tensor| (tensor.offset_bytes, tensor.offset_bytes + tensor.n_bytes))
+        .collect();
     ranges.sort_unstable();
     let end = ranges.iter().fold(header.data_start, |end, range| {
         assert_eq!(end, range.0, "every byte belongs to one tensor");
@@ -67,7 +70,9 @@ fn check_tensor(tensor: &Tensor, file_len: u64) {
     let Origin::Stored(stored) = &tensor.origin else { return };
     let pieces = tensor.piece_rows(1 << 20);
     assert!(pieces > 0);
-    for (first, n_rows) in [(0, 1), (tensor.n_rows() - 1, 1), (0, tensor.n_rows()), (0, pieces.min(tensor.n_rows()))] {
+    for (first, n_rows) in
+        [(0, 1), (tensor.n_rows() - 1, 1), (0, tensor.n_rows()), (0, pieces.min(tensor.n_rows()))]
+    {
         let span = tensor.span(stored, first, n_rows);
         assert!(span.offset_bytes + span.n_bytes <= file_len);
     }

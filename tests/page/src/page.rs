@@ -179,8 +179,21 @@ impl Page {
 
     /// Opens a local file with the page's file input.
     pub fn choose_file(&self, path: &std::path::Path) -> Result<(), String> {
+        self.choose_files(&[path.to_owned()])
+    }
+
+    /// Opens local files together.
+    pub fn choose_files(&self, paths: &[PathBuf]) -> Result<(), String> {
+        let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
         let input =
             self.session.find("input[type=file]")?.into_iter().next().ok_or("there is no file input")?;
+        self.session.type_into(&input, &paths.join("\n"))
+    }
+
+    /// Opens a local folder with the page's other file input.
+    pub fn choose_folder(&self, path: &std::path::Path) -> Result<(), String> {
+        let input =
+            self.session.find("input[type=file]")?.into_iter().nth(1).ok_or("there is no folder input")?;
         self.session.type_into(&input, &path.display().to_string())
     }
 

@@ -4,4 +4,5 @@ mod bad_input;
 mod conversation;
 mod expectations;
 mod files;
+mod folders;
 mod layout;
