@@ -78,7 +78,7 @@ const DENY: [&str; 3] = ["--", "--deny", "warnings"];
 const BROWSER_TESTS: [&str; 6] = ["--test", "blocks", "--test", "kernels", "--test", "models"];
 /// How long one run of the fuzzer is: executions, and seconds where those come first.
 const FUZZ: [&str; 5] =
-    ["-runs=2000000", "-max_total_time=120", "-seed=1", "-verbosity=0", "-print_final_stats=1"];
+    ["-runs=2000000", "-max_total_time=60", "-seed=1", "-verbosity=0", "-print_final_stats=1"];
 
 fn cargo(context: &Context, parts: &[&[&str]]) -> Command {
     let mut command = context.cargo(parts.concat());
