@@ -166,8 +166,8 @@ impl Tensor {
     }
 }
 
-/// The first float that is NaN or infinite: its exponent has all bits set. Blocks of other types have no such values but by
-/// their scales.
+/// The first float that is NaN or infinite: its exponent has all bits set. Of a block the first value, where one of its
+/// scales is no number.
 fn first_not_finite(block_type: BlockType, bytes: &[u8]) -> Option<u64> {
     let is_16 = |mask: u16| move |value: &[u8; 2]| u16::from_le_bytes(*value) & mask == mask;
     let found = match block_type {
@@ -177,7 +177,60 @@ fn first_not_finite(block_type: BlockType, bytes: &[u8]) -> Option<u64> {
         }
         BlockType::F16 => bytes.as_chunks::<2>().0.iter().position(is_16(0x7c00)),
         BlockType::BF16 => bytes.as_chunks::<2>().0.iter().position(is_16(0x7f80)),
-        _ => None,
+        BlockType::MXFP4 => return first_block(block_type, bytes, |block| block[0] == u8::MAX),
+        _ => {
+            let scales = half_scales(block_type);
+            let is_broken =
+                |block: &[u8]| scales.iter().any(|at| is_16(0x7c00)(&[block[*at], block[at + 1]]));
+            return first_block(block_type, bytes, is_broken);
+        }
     };
     found.map(|index| index as u64)
+}
+
+/// Where the scales of half precision lie in a block.
+fn half_scales(block_type: BlockType) -> &'static [usize] {
+    match block_type {
+        BlockType::Q4_0 | BlockType::Q5_0 | BlockType::Q8_0 | BlockType::IQ4_NL | BlockType::IQ4_XS => &[0],
+        BlockType::Q4_1 | BlockType::Q5_1 | BlockType::Q4_K | BlockType::Q5_K => &[0, 2],
+        BlockType::Q2_K => &[80, 82],
+        BlockType::Q3_K => &[108],
+        BlockType::Q6_K => &[208],
+        _ => &[],
+    }
+}
+
+/// The first value of the first block that is broken.
+fn first_block(block_type: BlockType, bytes: &[u8], is_broken: impl Fn(&[u8]) -> bool) -> Option<u64> {
+    let mut blocks = bytes.chunks_exact(block_type.block_bytes() as usize);
+    blocks.position(is_broken).map(|block| block as u64 * u64::from(block_type.block_len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::decode::DECODED;
+
+    /// A scale is broken where a value decodes to none: the table of places is held to the decoder.
+    #[test]
+    fn every_type_is_refused_where_it_decodes_to_no_number() {
+        for block_type in DECODED.into_iter().filter(|block_type| *block_type != BlockType::MXFP4) {
+            let n_bytes = block_type.block_bytes() as usize;
+            let sound = vec![0x11; 3 * n_bytes];
+            assert_eq!(first_not_finite(block_type, &sound), None, "{block_type}");
+            for at in 0..n_bytes - 1 {
+                let mut bytes = sound.clone();
+                // All bits of an exponent, where a float begins here.
+                bytes[n_bytes + at..n_bytes + at + 2].copy_from_slice(&[0x00, 0x7c]);
+                let mut values = Vec::new();
+                decode::decode(block_type, &bytes, &mut values).unwrap();
+                let n = u64::from(block_type.block_len());
+                let expected = values.iter().any(|value| !value.is_finite()).then_some(n);
+                assert_eq!(first_not_finite(block_type, &bytes), expected, "{block_type}, byte {at}");
+            }
+        }
+        // Its scale is an exponent, all of whose bits mean no number.
+        let broken = [[0x11; 17], [0xff; 17]].concat();
+        assert_eq!(first_not_finite(BlockType::MXFP4, &broken), Some(32));
+    }
 }
