@@ -35,7 +35,7 @@ fn check_crowd(seed: u64, config: &EngineConfig) -> u64 {
     let mut random = Random(seed << 32);
     let mut world = World::new(config.clone());
     let mut expected = BTreeMap::new();
-    let most = config.caches.iter().map(CacheConfig::max_tokens).min().unwrap();
+    let most = config.caches.iter().map(CacheConfig::max_tokens).min().expect("a model has a cache");
     let mut to_arrive = 14;
     let may_cancel = random.one_in(2);
     let may_fail = random.one_in(3);

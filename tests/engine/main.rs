@@ -380,7 +380,7 @@ fn requests_that_can_never_run_are_refused() {
 #[test]
 fn blocks_behind_a_window_serve_again() {
     let config = windowed([40, 12], 1200);
-    let ring = config.caches[1].ring_blocks.unwrap();
+    let ring = config.caches[1].ring_blocks.expect("a window has a ring");
     let mut world = World::new(config.clone());
     let request = request(700, greedy(400));
     let id = world.add(request.clone());
