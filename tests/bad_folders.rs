@@ -119,6 +119,12 @@ fn variants_and_strangers_are_refused_by_field() {
             json!(true),
             &["scale_attn_by_inverse_layer_idx is true"],
         ),
+        (
+            "llama-tiny",
+            "rope_scaling",
+            json!({"factor": 4.0}),
+            &["rope_scaling.rope_type", "the kind of scaling"],
+        ),
         ("llama-tiny", "num_local_experts", json!(8), &["num_local_experts is 8"]),
         ("llama-tiny", "attention_multiplier", json!(0.01), &["attention_multiplier"]),
         (
@@ -169,7 +175,7 @@ fn shapes_that_do_not_match_the_config_name_the_tensor_as_the_file_does() {
         &["model.safetensors", "model.layers.0.mlp.gate_proj.weight", "[64, 160]", "[64, 96]"],
     );
     check_config("llama-tiny", "num_attention_heads", json!(3), &["self_attn.q_proj.weight", "no 3 heads"]);
-    check_config("llama-tiny", "num_hidden_layers", json!(3), &["blk.2."]);
+    check_config("llama-tiny", "num_hidden_layers", json!(3), &["model.safetensors", "layers.2."]);
     check_config("llama-tiny", "num_hidden_layers", json!(1), &["blk.1."]);
     check_config("llama-tiny", "vocab_size", json!(512), &["vocab"]);
     check_config(
@@ -203,7 +209,7 @@ fn tensors_that_make_no_model_are_named_with_their_file() {
         (
             "llama-tiny",
             |file| without_tensor(file, "model.layers.1.mlp.up_proj.weight"),
-            &["blk.1.ffn_up.weight"],
+            &["model.safetensors", "layers.1.mlp.up_proj.weight"],
         ),
         (
             "llama-tiny",
@@ -338,4 +344,19 @@ fn parts_that_make_no_model_are_told() {
     let wrong_type: Vec<GgufWriter> =
         parts(1).into_iter().map(|part| part.meta("split.x", Meta::U8(1))).collect();
     assert_eq!(load(part_files(&wrong_type)), Ok(()), "one part is a whole model");
+}
+
+/// What the config promises has to be there, in every layer.
+#[test]
+fn promised_biases_that_are_missing_are_named() {
+    for missing in ["model.layers.0.self_attn.o_proj.bias", "model.layers.1.mlp.up_proj.bias"] {
+        let mut files = folder("llama-bias-tiny");
+        edit(&mut files, "model.safetensors", |file| without_tensor(file, missing));
+        check_refused(files, &["model.safetensors", &missing["model.".len()..], "is missing"]);
+    }
+    for (field, missing) in
+        [("attention_bias", "layers.0.self_attn.q_proj.bias"), ("mlp_bias", "gate_proj.bias")]
+    {
+        check_config("llama-tiny", field, json!(true), &[missing, "is missing"]);
+    }
 }

@@ -203,7 +203,7 @@ fn what_is_not_gguf_is_named() {
     check(&with_start(b"GGML"), &["GGML", "older than GGUF"]);
     check(&with_start(b"PK\x03\x04"), &["zip archive", ".gguf"]);
     check(&with_start(b"<!DOCTYPE html>"), &["web page", "download"]);
-    check(include_bytes!("fixtures/llama-tiny/model.safetensors"), &["safetensors", "convert"]);
+    check(include_bytes!("fixtures/llama-tiny/model.safetensors"), &["safetensors", "the whole folder"]);
     check(&with_start(b"\x7fELF"), &["starts with \"\\x7fELF\""]);
     check(&with_start(b"GGUF\0\0\0\x03"), &["big-endian", "little-endian"]);
     check(&GgufWriter { version: 1, ..small() }.write(), &["version 1", "convert"]);

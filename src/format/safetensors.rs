@@ -90,6 +90,11 @@ pub enum SafetensorsError {
         /// Length of the file in bytes.
         file_len: u64,
     },
+    /// What Git leaves where large files were not fetched.
+    #[error(
+        "this is a Git LFS pointer, not the weights themselves; fetch them with `git lfs pull`, or download the file again"
+    )]
+    Pointer,
     /// A length beyond the file or any sense.
     #[error(
         "this is no safetensors file, or it is truncated: its header is said to have {header_len} bytes, but the file has {file_len} and headers at most {MAX_HEADER_BYTES}; download it again"
@@ -170,7 +175,12 @@ impl Header {
         };
         let header_len = u64::from_le_bytes(*header_len);
         if header_len > MAX_HEADER_BYTES.min(file_len - LENGTH_BYTES) {
-            return Err(SafetensorsError::HeaderLength { header_len, file_len });
+            // The length is then the first letters of its text.
+            return Err(if bytes.starts_with(b"version ") {
+                SafetensorsError::Pointer
+            } else {
+                SafetensorsError::HeaderLength { header_len, file_len }
+            });
         }
         match rest.get(..header_len as usize) {
             None => Ok(Parsed::NeedMore { at_least: LENGTH_BYTES + header_len }),

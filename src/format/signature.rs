@@ -2,9 +2,10 @@
 
 /// What the first bytes look like, and what would help: the two halves of a sentence.
 pub(super) fn describe(start: &[u8]) -> (String, &'static str) {
-    const CONVERT: &str = "convert it with llama.cpp's convert_hf_to_gguf.py, or choose a .gguf file";
+    const CONVERT: &str = "choose a .gguf file, or a Hugging Face folder with .safetensors weights";
     const OUTDATED: &str = "it is older than GGUF; convert the original model again with a current llama.cpp";
-    const DOWNLOAD: &str = "download the .gguf file itself";
+    const DOWNLOAD: &str = "download the model file itself";
+    const FOLDER: &str = "choose the whole folder that it belongs to, or a .gguf file";
 
     let text = start.trim_ascii_start();
     let found = match start {
@@ -19,11 +20,11 @@ pub(super) fn describe(start: &[u8]) -> (String, &'static str) {
         [0x80, 2..=5, ..] => "it is a Python pickle, perhaps a PyTorch checkpoint",
         [0x1f, 0x8b, ..] => return ("it is a gzip archive".into(), "unpack it first"),
         [.., b'{'] | [_, _, _, _, _, _, _, _, b'{', ..] if start.len() >= 9 && start[6..8] == [0, 0] => {
-            "it is a safetensors file"
+            return ("it is a safetensors file".into(), FOLDER);
         }
         _ if text.starts_with(b"<") => return ("it is a web page".into(), DOWNLOAD),
         _ if text.starts_with(b"version https") => return ("it is a Git LFS pointer".into(), DOWNLOAD),
-        _ if text.starts_with(b"{") => return ("it is JSON text".into(), DOWNLOAD),
+        _ if text.starts_with(b"{") => return ("it is JSON text".into(), FOLDER),
         _ => return (format!("it starts with \"{}\"", start[..start.len().min(4)].escape_ascii()), CONVERT),
     };
     (found.into(), CONVERT)
@@ -43,15 +44,15 @@ mod tests {
         check(b"GGML", "GGML", "older than GGUF");
         check(b"lmgg\x01\0\0\0", "GGML", "older than GGUF");
         check(b"tjgg\x03\0\0\0", "GGJT", "older than GGUF");
-        check(b"FUGG\0\0\0\x03", "byte-swapped", "convert");
-        check(b"PK\x03\x04\0\0\0\0", "zip archive", "convert");
-        check(b"\x80\x02\x8a\x0a", "pickle", "convert");
+        check(b"FUGG\0\0\0\x03", "byte-swapped", "choose a .gguf file");
+        check(b"PK\x03\x04\0\0\0\0", "zip archive", "Hugging Face folder");
+        check(b"\x80\x02\x8a\x0a", "pickle", "Hugging Face folder");
         check(b"\x1f\x8b\x08", "gzip", "unpack");
-        check(b"\x58\x12\0\0\0\0\0\0{\"__metadata__\"", "safetensors", "convert");
-        check(b"\n<!DOCTYPE html>", "web page", "the .gguf file itself");
-        check(b"version https://git-lfs", "Git LFS", "the .gguf file itself");
-        check(b"{\"error\":1}", "JSON", "the .gguf file itself");
-        check(b"\x7fELF\x02\x01", "\"\\x7fELF\"", "convert");
-        check(b"GG", "\"GG\"", "convert");
+        check(b"\x58\x12\0\0\0\0\0\0{\"__metadata__\"", "safetensors", "the whole folder");
+        check(b"\n<!DOCTYPE html>", "web page", "the model file itself");
+        check(b"version https://git-lfs", "Git LFS", "the model file itself");
+        check(b"{\"error\":1}", "JSON", "the whole folder");
+        check(b"\x7fELF\x02\x01", "\"\\x7fELF\"", "Hugging Face folder");
+        check(b"GG", "\"GG\"", "Hugging Face folder");
     }
 }

@@ -120,7 +120,7 @@ pub fn checkpoint(parts: Vec<(&str, Header)>) -> Result<Checkpoint, SplitError> 
             header.metadata.opt_u64(key).map_err(|error| SplitError::Metadata { file: (*file).into(), error })
         };
         let (number, count) = (key(NUMBER)?.unwrap_or(0), key(COUNT)?.unwrap_or(1));
-        if count <= 1 && parts.len() > 1 {
+        if count <= 1 && (parts.len() > 1 || number > 0) {
             return Err(SplitError::NoPart { file: (*file).into() });
         }
         order.push((number, count, index));

@@ -4,7 +4,7 @@
 use super::load::LoadError;
 use crate::format::hugging_face::{
     self, CONFIG_FILE, INDEX_FILE, ModelConfig, Shard, TOKENIZER_FILES, WEIGHTS_FILE, WEIGHTS_SUFFIX,
-    WeightMap,
+    WeightMap, number_of_shard,
 };
 use crate::format::safetensors::Header;
 use crate::format::split;
@@ -112,7 +112,9 @@ async fn open_folder<S: Source>(sources: Vec<S>) -> Result<ModelFiles<S>, LoadEr
     };
     let keys = tokenizer_metadata(&files).map_err(|error| LoadError::Text { name: place.clone(), error })?;
     keys.into_iter().for_each(|(key, value)| checkpoint.metadata.set(&key, value));
-    Ok(ModelFiles::new(place, sources, checkpoint))
+    // Files that were chosen one by one tell no folder.
+    let name = folder.clone().unwrap_or_else(|| format!("{} model", config.model_type()));
+    Ok(ModelFiles::new(name, sources, checkpoint))
 }
 
 /// Which files hold the weights: those of the index, the one of the usual name, all numbered ones, or the only one.
@@ -147,17 +149,14 @@ fn weight_files<S: Source>(sources: &[S], weight_map: Option<&WeightMap>) -> Res
     }
 }
 
-/// The number in a name such as `model-00002-of-00005.safetensors`.
-fn number_of_shard(name: &str) -> Option<u32> {
-    let (rest, _) = name.strip_suffix(WEIGHTS_SUFFIX)?.rsplit_once("-of-")?;
-    rest.rsplit_once('-')?.1.parse().ok()
-}
-
-/// The folder that a file's path names, if it names one.
+/// The folder that a file's path names, if it names one. In Hugging Face's cache, `models--OWNER--NAME/snapshots/HASH`, that
+/// is the name.
 fn folder_name(path: &str) -> Option<String> {
-    let end = path.len() - base_name(path).len();
-    let folder = base_name(path[..end].trim_end_matches(['/', '\\'])).trim_matches('.');
-    (!folder.is_empty()).then(|| folder.to_owned())
+    let mut folders = path.split(['/', '\\']).rev().skip(1);
+    let folder = folders.next()?.trim_matches('.');
+    let cached = (folders.next() == Some("snapshots")).then(|| folders.next()).flatten();
+    let name = cached.and_then(|model| model.strip_prefix("models--")?.rsplit("--").next()).unwrap_or(folder);
+    (!name.is_empty()).then(|| name.to_owned())
 }
 
 #[cfg(test)]
@@ -171,10 +170,10 @@ mod tests {
             ("./config.json", None),
             ("a/b-1.5/config.json", Some("b-1.5")),
             ("C:\\models\\tiny\\config.json", Some("tiny")),
+            ("/c/models--Qwen--Qwen3-0.6B/snapshots/9b1c0/config.json", Some("Qwen3-0.6B")),
+            ("/snapshots/9b1c0/config.json", Some("9b1c0")),
         ] {
             assert_eq!(folder_name(path).as_deref(), folder, "{path}");
         }
-        assert_eq!(number_of_shard("model-00002-of-00005.safetensors"), Some(2));
-        assert_eq!(number_of_shard("model.safetensors"), None);
     }
 }

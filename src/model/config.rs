@@ -298,6 +298,20 @@ impl Keys<'_> {
 
     /// Refuses what would be computed wrong if it were overlooked.
     fn refuse_variants(&self) -> Result<(), ModelError> {
+        let unsupported = |key: String, found: String| {
+            Err(ModelError::Unsupported {
+                what: "a variant of its architecture".into(),
+                found: format!("{key} = {found}"),
+                help: "take the plain model of the family".into(),
+            })
+        };
+        if let Some(kind) = self.metadata.opt_str("general.type")?.filter(|kind| *kind != "model") {
+            return unsupported("general.type".into(), kind.into());
+        }
+        let causal = self.key("attention.causal");
+        if self.metadata.opt_bool(&causal)? == Some(false) {
+            return unsupported(causal, "false".into());
+        }
         for (name, neutral) in VARIANT_KEYS {
             let key = self.key(name);
             let Some(value) = self.metadata.get(&key) else { continue };
@@ -306,12 +320,7 @@ impl Keys<'_> {
             }
             let found = value.as_integer().map(|found| found as f32).or_else(|| self.metadata.f32(&key).ok());
             if found.is_none() || found != neutral {
-                let found = found.map_or_else(|| value.type_name(), |found| found.to_string());
-                return Err(ModelError::Unsupported {
-                    what: "a variant of its architecture".into(),
-                    found: format!("{key} = {found}"),
-                    help: "take the plain model of the family".into(),
-                });
+                return unsupported(key, found.map_or_else(|| value.type_name(), |found| found.to_string()));
             }
         }
         Ok(())
@@ -343,7 +352,7 @@ fn constant(key: String, found: f32) -> Result<f32, ModelError> {
 
 /// Keys that change what is computed, each with the value that changes nothing. A file that states another is of a
 /// variant whose plan is not written yet; to run it as if the key were not there would answer garbage.
-const VARIANT_KEYS: [(&str, Option<f32>); 15] = [
+const VARIANT_KEYS: [(&str, Option<f32>); 16] = [
     ("rope.scaling.factor", Some(1.0)),
     ("rope.scale_linear", Some(1.0)),
     ("rope.scaling.attn_factor", Some(1.0)),
@@ -359,6 +368,7 @@ const VARIANT_KEYS: [(&str, Option<f32>); 15] = [
     ("attn_logit_softcapping", Some(0.0)),
     ("final_logit_softcapping", Some(0.0)),
     ("expert_count", Some(0.0)),
+    ("nextn_predict_layers", Some(0.0)),
 ];
 
 fn checked(key: String, found: u64) -> Result<usize, ModelError> {

@@ -109,8 +109,7 @@ impl Recorder<'_> {
         layer: usize,
         parts: [&str; 3],
     ) -> Result<Option<VectorId>, ModelError> {
-        let is_there = parts.iter().any(|part| self.checkpoint.tensor(&bias(layer, part)).is_some());
-        is_there.then(|| self.qkv_bias(layer, &parts)).transpose()
+        self.some_layer_has(&parts).then(|| self.qkv_bias(layer, &parts)).transpose()
     }
 
     /// (width)
@@ -124,8 +123,7 @@ impl Recorder<'_> {
         layer: usize,
         part: &str,
     ) -> Result<Option<VectorId>, ModelError> {
-        let is_there = self.checkpoint.tensor(&bias(layer, part)).is_some();
-        is_there.then(|| self.output_bias(layer, part)).transpose()
+        self.some_layer_has(&[part]).then(|| self.output_bias(layer, part)).transpose()
     }
 
     /// Of gate, then up, where the file has them: (2 · mlp_width)
@@ -136,8 +134,7 @@ impl Recorder<'_> {
         up: &str,
     ) -> Result<Option<VectorId>, ModelError> {
         let parts = [gate, up].map(|part| (bias(layer, part), self.config.mlp_width));
-        let is_there = parts.iter().any(|(name, _)| self.checkpoint.tensor(name).is_some());
-        is_there.then(|| self.vector(&parts)).transpose()
+        self.some_layer_has(&[gate, up]).then(|| self.vector(&parts)).transpose()
     }
 
     /// (mlp_width)
@@ -152,6 +149,12 @@ impl Recorder<'_> {
         }
         self.check_f32(name, self.config.head_dim / 2)?;
         Ok(Some(name.into()))
+    }
+
+    /// Whether a bias is there in any layer: then it has to be there in all.
+    fn some_layer_has(&self, parts: &[&str]) -> bool {
+        let has = |layer| parts.iter().any(|part| self.checkpoint.tensor(&bias(layer, part)).is_some());
+        (0..self.config.n_layers).any(has)
     }
 
     fn qkv_rows(&self) -> [usize; 3] {

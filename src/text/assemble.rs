@@ -131,6 +131,23 @@ pub(super) fn take_merges(vocabulary: &mut Vocabulary, tokens: &TokenTable) -> R
     Ok(MergeTable::new(tokens.len(), &merges))
 }
 
+/// Refuses byte-level BPE that has words to merge into and no merges: it would spell everything.
+pub(super) fn check_merges(vocabulary: &Vocabulary) -> Result<(), TextError> {
+    if vocabulary.model == SENTENCE_PIECE || !vocabulary.merges.is_empty() {
+        return Ok(());
+    }
+    let named: Vec<u32> = named_tokens(vocabulary).map(|(_, id)| id).collect();
+    let is_ordinary = |id: u32| match vocabulary.token_types.get(id as usize) {
+        None => !named.contains(&id),
+        Some(kind) => matches!(kind, 0 | 1),
+    };
+    let is_word = |(id, token): &(u32, &String)| is_ordinary(*id) && token.chars().nth(1).is_some();
+    match (0..).zip(&vocabulary.tokens).find(is_word) {
+        None => Ok(()),
+        Some((id, token)) => Err(TextError::NoMerges { id, token: token.clone() }),
+    }
+}
+
 /// The two tokens of a merge.
 pub(super) fn split_merge(merge: &str) -> Option<(&str, &str)> {
     let (first, second) = merge.split_once(' ')?;

@@ -94,8 +94,18 @@ pub enum TextError {
         /// What is wrong with it.
         problem: String,
     },
+    /// Words, and no way to them.
+    #[error(
+        "the tokenizer has no merges (tokenizer.ggml.merges, merges.txt), but tokens made by them, such as {token:?} (id {id}); take another file of the model"
+    )]
+    NoMerges {
+        /// A token of several characters.
+        id: u32,
+        /// Its text.
+        token: String,
+    },
     /// A file of a model folder that tells of its tokenizer cannot be used.
-    #[error("{file} of the model's folder {problem}")]
+    #[error("{file} {problem}")]
     TokenizerFile {
         /// The file.
         file: String,
@@ -113,12 +123,12 @@ pub enum TextError {
     },
     /// The model has no chat template, and a wrong one would silently make it worse.
     #[error(
-        "the model file has no chat template (tokenizer.chat_template); take an instruction-tuned model, or, in the terminal, give the prompt with --prompt, which needs no template"
+        "the model has no chat template (tokenizer.chat_template); take an instruction-tuned model, or give it a text to continue, in the terminal with `pagelm generate --prompt`"
     )]
     NoTemplate,
     /// The template is not valid Jinja.
     #[error(
-        "the model's chat template (tokenizer.chat_template) cannot be read: {detail}; take another file of the model, or, in the terminal, give the prompt with --prompt, which needs no template"
+        "the model's chat template (tokenizer.chat_template) cannot be read: {detail}; take another file of the model, or give it a text to continue, in the terminal with `pagelm generate --prompt`"
     )]
     TemplateSyntax {
         /// Where and why.

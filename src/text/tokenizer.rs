@@ -1,7 +1,7 @@
 //! Text ⇄ tokens, exactly as the model was trained to see them. A control token comes from its own text outside of
 //! message content, and from nothing else: the merges do not know it.
 
-use super::assemble::{check_counts, check_ids, take_merges, take_tokens, token_variables};
+use super::assemble::{check_counts, check_ids, check_merges, take_merges, take_tokens, token_variables};
 use super::bpe::Merger;
 use super::byte_level_bpe::{BYTE_LEVEL, ByteLevelBpe};
 use super::pre_tokenizer::{Exceptions, PreTokenizer};
@@ -78,6 +78,7 @@ impl Tokenizer {
         };
         let n_tokens = check_counts(&vocabulary)?;
         check_ids(&vocabulary)?;
+        check_merges(&vocabulary)?;
         let template = ChatTemplate::new(vocabulary.chat_template.take(), token_variables(&vocabulary));
         let (tokens, added) = take_tokens(&mut vocabulary)?;
         let special = SpecialTokens::new(added)

@@ -115,7 +115,7 @@ fn bad_prompts_are_refused() {
             "the precision fast is not available in this build yet",
         ),
         ("generate", &["--prompt", "a", "--adapter-name", "no such GPU"], "has \"no such GPU\" in its name"),
-        ("generate", &["--messages", &file("messages.json")], "the model file has no chat template"),
+        ("generate", &["--messages", &file("messages.json")], "the model has no chat template"),
         ("generate", &["--messages", &file("nothing.json")], "cannot read"),
         ("generate", &["--messages", &file("broken.json")], "broken.json: it is not JSON"),
         ("generate", &["--messages", &file("object.json")], "object.json: it must be an array of messages"),
@@ -127,7 +127,7 @@ fn bad_prompts_are_refused() {
         ("score", &["--text", &file("short.txt")], "has 1 token, but a score needs at least 2"),
         ("score", &["--text", &file("latin1.txt")], "is not UTF-8 text, from byte 3 on"),
         ("score", &["--text", &file("long.txt")], "the model reads 512 at most: cut the text"),
-        ("chat", &[], "the model file has no chat template"),
+        ("chat", &[], "the model has no chat template"),
     ];
     for (command, arguments, expected) in table {
         check_refused(&[&[command, "--model", &model], arguments].concat(), expected);

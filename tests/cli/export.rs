@@ -51,7 +51,14 @@ fn check_greedy(model: &str) {
 
 #[test]
 fn a_folder_is_found_by_any_of_its_files() {
-    for path in ["llama-tiny", "llama-tiny/", "llama-tiny/config.json", "llama-tiny/model.safetensors"] {
+    for path in [
+        "llama-tiny",
+        "llama-tiny/",
+        "llama-tiny/config.json",
+        "llama-tiny/model.safetensors",
+        "llama-tiny/tokenizer.json",
+        "llama-tiny/merges.txt",
+    ] {
         let found = info(&fixture(path), &[]);
         assert_eq!((&found["name"], &found["parameters"]), (&json!("llama-tiny"), &json!(135_488)), "{path}");
     }
@@ -63,7 +70,29 @@ fn a_folder_is_found_by_any_of_its_files() {
     let here = super::pagelm(&["info", "--model", "config.json", "--json"]);
     let mut here = here;
     here.current_dir(fixture("llama-tiny"));
-    assert_eq!(ran(here).code, Some(0), "a path without a folder");
+    let here = ran(here);
+    assert!(
+        here.code == Some(0) && here.stdout.contains("\"name\":\"llama-tiny\""),
+        "a path without a folder"
+    );
+}
+
+/// The weights that a path names are read, not the usual ones beside them.
+#[test]
+fn weights_of_another_name_are_those_that_are_read() {
+    let folder = scratch("named");
+    for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+        std::fs::copy(fixture(&format!("llama-tiny/{file}")), folder.join(file)).unwrap();
+    }
+    let named = folder.join("model.fp16.safetensors");
+    std::fs::copy(fixture("mistral-tiny/model.safetensors"), &named).unwrap();
+    let ran = run(&["info", "--model", text(&named)]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("model.fp16.safetensors"), "{}", ran.stderr);
+    std::fs::copy(fixture("llama-tiny/model.safetensors"), &named).unwrap();
+    std::fs::write(folder.join("model.safetensors"), "version https://git-lfs.github.com/spec/v1\n").unwrap();
+    assert_eq!(info(text(&named), &[])["name"], "named");
+    let ran = run(&["info", "--model", text(&folder)]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("Git LFS pointer"), "{}", ran.stderr);
 }
 
 #[test]
@@ -163,7 +192,33 @@ fn a_failure_leaves_no_file() {
     assert_eq!(entries(&folder), ["bad.gguf"]);
     let nowhere = folder.join("no/such/folder/out.gguf");
     let ran = run(&["quantize", text(&bad), text(&nowhere), "--type", "f16"]);
-    assert!(ran.code == Some(1) && ran.stderr.contains("cannot write"), "{}", ran.stderr);
+    assert!(ran.code == Some(2) && ran.stderr.contains("cannot write"), "{}", ran.stderr);
+}
+
+/// What is no file, or is read, is never written over.
+#[test]
+fn nothing_but_another_file_is_written_over() {
+    let folder = scratch("over");
+    let model = folder.join("model");
+    std::fs::create_dir(&model).unwrap();
+    for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+        std::fs::copy(fixture(&format!("llama-tiny/{file}")), model.join(file)).unwrap();
+    }
+    let check = |out: &Path, says: &str| {
+        let ran = run(&["convert", text(&model), text(out), "--force"]);
+        assert!(ran.code == Some(2) && ran.stderr.contains(says), "{}: {}", out.display(), ran.stderr);
+    };
+    check(&folder, "is no file");
+    check(&model.join("model.safetensors"), "is read");
+    check(&folder.join("model/../model/config.json"), "is read");
+    #[cfg(unix)]
+    {
+        let link = folder.join("link.gguf");
+        std::os::unix::fs::symlink(folder.join("nowhere.gguf"), &link).unwrap();
+        check(&link, "is no file");
+        check(Path::new("/dev/null"), "is no file");
+    }
+    assert_eq!(entries(&model), ["config.json", "model.safetensors", "tokenizer.json"]);
 }
 
 #[test]

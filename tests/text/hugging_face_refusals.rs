@@ -132,7 +132,7 @@ fn nesting_without_end_costs_no_stack() {
     for field in ["normalizer", "model", "added_tokens", "nobody reads this"] {
         let error =
             refusal(&Folder::new("gpt2", 384).with("tokenizer.json", format!("{{\"{field}\": {deep}")));
-        assert!(error.starts_with("tokenizer.json of the model's folder cannot be read"), "{error}");
+        assert!(error.starts_with("tokenizer.json cannot be read"), "{error}");
     }
     let closed = format!("{}{}", deep, "]".repeat(1_000_000));
     let folder = Folder::new("gpt2", 384).with_file(&format!("{TINY}/tokenizer.json"));
@@ -231,4 +231,11 @@ fn an_error_is_one_of_this_package_s_own() {
     assert!(
         matches!(folder.metadata(), Err(TextError::TokenizerFile { file, .. }) if file == "tokenizer.json")
     );
+}
+
+#[test]
+fn words_without_merges_are_refused() {
+    let folder = Folder::new("gpt2", 384).with_file(&format!("{TINY}/vocab.json"));
+    check(&folder.with("merges.txt", "#version: 0.2\n".to_owned()), &["no merges", "merges.txt"]);
+    check_json(|json| json["model"]["merges"] = Json::Array(Vec::new()), &["no merges"]);
 }

@@ -50,7 +50,7 @@ pub struct ModelConfig {
 /// Sizes of a model.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
-    layers: u64,
+    pub(super) layers: u64,
     hidden: u64,
     pub(super) heads: u64,
     pub(super) kv_heads: u64,
@@ -81,6 +81,11 @@ impl ModelConfig {
         Ok(config)
     }
 
+    /// The model's type, as transformers names it.
+    pub fn model_type(&self) -> &'static str {
+        self.family.model_type
+    }
+
     /// The fields of the text model.
     fn fields(&self) -> Fields<'_> {
         match self.root.get(TEXT_PART) {
@@ -99,6 +104,11 @@ impl ModelConfig {
         let stated = Fields::new(&self.root).bool("tie_word_embeddings")?;
         let stated = stated.or(self.fields().bool("tie_word_embeddings")?);
         Ok(stated.unwrap_or(self.family.tied))
+    }
+
+    /// Whether a field promises biases.
+    pub(super) fn promises(&self, field: &str) -> Result<bool, HuggingFaceError> {
+        Ok(self.fields().bool(field)?.unwrap_or(false))
     }
 
     fn refuse_variants(&self) -> Result<(), HuggingFaceError> {

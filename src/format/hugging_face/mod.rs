@@ -54,6 +54,12 @@ pub const TOKENIZER_FILES: [&str; 7] = [
     "generation_config.json",
 ];
 
+/// The number in a name such as `model-00002-of-00005.safetensors`.
+pub fn number_of_shard(name: &str) -> Option<u32> {
+    let (rest, _) = name.strip_suffix(WEIGHTS_SUFFIX)?.rsplit_once("-of-")?;
+    rest.rsplit_once('-')?.1.parse().ok()
+}
+
 /// Why a folder makes no model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HuggingFaceError {
@@ -142,4 +148,17 @@ pub fn checkpoint(
     let mut checkpoint = Checkpoint::new(Metadata::new(keys), tensors);
     checkpoint.name_file_type();
     Ok(checkpoint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_are_numbered_in_their_names() {
+        assert_eq!(number_of_shard("model-00002-of-00005.safetensors"), Some(2));
+        for other in ["model.safetensors", "model.fp16.safetensors", "model-00002-of-00005.gguf"] {
+            assert_eq!(number_of_shard(other), None, "{other}");
+        }
+    }
 }

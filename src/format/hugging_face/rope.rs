@@ -127,7 +127,14 @@ impl Scaling {
         architecture: &str,
         lengths: Lengths,
     ) -> Result<Self, HuggingFaceError> {
-        let kind = kind(own)?.unwrap_or("default");
+        let kind = match kind(own)? {
+            Some(kind) => kind,
+            // A factor without a kind asks for something, and does not say for what.
+            None if own.f64("factor")?.is_some_and(|factor| factor != 1.0) => {
+                return Err(own.wrong("rope_type", "absent", "the kind of scaling, beside its factor"));
+            }
+            None => "default",
+        };
         match (kind, architecture) {
             ("default", _) => Ok(Self::None),
             // Phi-3's first files call it otherwise.

@@ -70,15 +70,54 @@ pub(super) fn stored(
         }
         tensors.push(tensor(config.family, sizes, name, shard, info).map_err(about)?);
     }
+    let absent = |name: String, problem: &str| {
+        let file = shards.first().map_or_else(String::new, |shard| shard.name.into());
+        Err(HuggingFaceError::Tensor { file, name, problem: problem.into() })
+    };
     if !is_tied && !seen.contains_key("output.weight") {
-        return Err(HuggingFaceError::Tensor {
-            file: shards.first().map_or_else(String::new, |shard| shard.name.into()),
-            name: "lm_head.weight".into(),
-            problem: "is missing, though tie_word_embeddings is false; download all files of the model"
-                .into(),
-        });
+        let problem = "is missing, though tie_word_embeddings is false; download all files of the model";
+        return absent("lm_head.weight".into(), problem);
     }
-    Ok(tensors)
+    match required(config, sizes.layers.min(tensors.len() as u64 + 1))?
+        .into_iter()
+        .find(|(ours, _)| !seen.contains_key(ours))
+    {
+        None => Ok(tensors),
+        Some((_, theirs)) => absent(theirs, "is missing; download all files of the model"),
+    }
+}
+
+/// Tensors of so many layers that a model of the type cannot do without: their names in GGUF, and in the files but for a
+/// prefix.
+fn required(config: &ModelConfig, n_layers: u64) -> Result<Vec<(String, String)>, HuggingFaceError> {
+    let family = config.family;
+    let is_gpt2 = family.architecture == "gpt2";
+    let norms_heads = ["qwen3", "gemma3"].contains(&family.architecture);
+    let is_llama = family.architecture == "llama";
+    let attention_bias = is_llama && config.promises("attention_bias")?;
+    let mlp_bias = is_llama && config.promises("mlp_bias")?;
+    let (embedding, layers) = if is_gpt2 { ("wte.weight", "h") } else { ("embed_tokens.weight", "layers") };
+    let mut names = vec![("token_embd.weight".to_owned(), embedding.to_owned())];
+    for layer in 0..n_layers {
+        for (theirs, ours) in family.parts {
+            let of_heads = ["attn_q_norm", "attn_k_norm"].contains(ours);
+            if of_heads && !norms_heads {
+                continue;
+            }
+            let has_bias = match *ours {
+                "attn_q" | "attn_k" | "attn_v" | "attn_output" => attention_bias,
+                "ffn_gate" | "ffn_up" | "ffn_down" => mlp_bias,
+                _ => false,
+            };
+            for kind in ["weight", "bias"].into_iter().take(1 + usize::from(has_bias)) {
+                names.push((
+                    format!("blk.{layer}.{ours}.{kind}"),
+                    format!("{layers}.{layer}.{theirs}.{kind}"),
+                ));
+            }
+        }
+    }
+    Ok(names)
 }
 
 /// The tensors of a weight map in its order, each where it says; or all there are.

@@ -142,6 +142,15 @@ fn parse_options(command: Command, parser: &mut Parser) -> Result<Asked, CliErro
     Ok(Asked::Command(command, Box::new(arguments)))
 }
 
+/// `a`, `a and b`, or `a, b and c`.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
 fn unknown(command: Command, name: &str) -> CliError {
     let takers = spec::takers(name);
     let sentence = if let Some(near) = command.nearest_option(name) {
@@ -149,7 +158,7 @@ fn unknown(command: Command, name: &str) -> CliError {
     } else if takers.is_empty() {
         format!("unknown option --{name}")
     } else {
-        format!("`pagelm {}` takes no --{name}, which belongs to {}", command.name(), takers.join(" and "))
+        format!("`pagelm {}` takes no --{name}, which belongs to {}", command.name(), listed(&takers))
     };
     usage(Some(command), sentence)
 }

@@ -12,6 +12,7 @@ use crate::format::checkpoint::Repack;
 use crate::format::gguf_writer;
 use crate::host::open::open;
 use crate::host::weights::PIECE_BYTES;
+use crate::store::Source as _;
 use crate::store::files::{ModelFiles, ReadError};
 use crate::store::native::{FileSource, model_files};
 
@@ -31,7 +32,14 @@ struct Draft {
 /// Runs either command.
 pub(super) async fn export(command: Command, arguments: &Arguments) -> Result<(), CliError> {
     let (from, to) = arguments.in_and_out();
-    if to.exists() && !arguments.force {
+    // A link is looked at itself: to take its place would leave what it points to as it was.
+    let there = fs::symlink_metadata(to);
+    if there.as_ref().is_ok_and(|there| !there.is_file()) {
+        let sentence =
+            format!("{} is there and is no file; give the path of the file to write", to.display());
+        return Err(CliError::Input(sentence));
+    }
+    if there.is_ok() && !arguments.force {
         return Err(CliError::Input(format!("{} is there already; --force writes over it", to.display())));
     }
     let is_gguf = from.extension().is_some_and(|extension| extension == "gguf");
@@ -41,7 +49,12 @@ pub(super) async fn export(command: Command, arguments: &Arguments) -> Result<()
             from.display()
         )));
     }
-    let mut files = open(model_files(from)?).await?;
+    let sources = model_files(from)?;
+    if let Some(source) = sources.iter().find(|source| is_same(Path::new(source.name()), to)) {
+        let sentence = format!("{} is read here; write to another file", source.name());
+        return Err(CliError::Input(sentence));
+    }
+    let mut files = open(sources).await?;
     if let Some(block_type) = arguments.block_type {
         files.checkpoint.quantize(block_type, Repack::All);
     }
@@ -55,6 +68,11 @@ pub(super) async fn export(command: Command, arguments: &Arguments) -> Result<()
         output::bytes(n_bytes)
     ));
     Ok(())
+}
+
+/// Whether two paths lead to one file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    fs::canonicalize(one).is_ok_and(|one| fs::canonicalize(other).is_ok_and(|other| one == other))
 }
 
 /// Writes the whole file, and tells its length in bytes.
@@ -84,12 +102,12 @@ async fn write(files: &ModelFiles<FileSource>, draft: &mut Draft) -> Result<u64,
 }
 
 impl Draft {
-    /// Beside `to`, so that renaming it is at once.
+    /// Beside `to`, so that renaming it is at once. One that a killed run has left is written over.
     fn new(to: &Path) -> Result<Self, CliError> {
         let mut name = to.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}.part", std::process::id()));
+        name.push(".part");
         let path = to.with_file_name(name);
-        let file = File::create_new(&path).map_err(|error| cannot_write(to, &error))?;
+        let file = File::create(&path).map_err(|error| cannot_write(to, &error))?;
         Ok(Self { path, to: to.into(), file: BufWriter::new(file) })
     }
 
@@ -114,5 +132,11 @@ impl Drop for Draft {
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> CliError {
-    CliError::Failure(format!("cannot write {}: {error}", path.display()))
+    let sentence = format!("cannot write {}: {error}", path.display());
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied => {
+            CliError::Input(sentence)
+        }
+        _ => CliError::Failure(sentence),
+    }
 }

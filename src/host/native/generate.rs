@@ -42,7 +42,12 @@ pub(super) async fn generate(arguments: &Arguments) -> Result<(), CliError> {
     let mut running = opened.load(arguments).await?;
 
     let mut answer = Answer::default();
-    running.ask(0, &Prompt::Tokens(ids.clone()), &sampling);
+    // An answer to a chat begins a text of its own; all else goes on from its tokens.
+    let asked = match prompt {
+        Prompt::Chat { .. } => prompt,
+        Prompt::Text(_) | Prompt::Tokens(_) => Prompt::Tokens(ids.clone()),
+    };
+    running.ask(0, &asked, &sampling);
     let streams = !arguments.json;
     running
         .run(|event, now| {

@@ -167,7 +167,7 @@ fn text(info: &InfoJson) -> String {
     line("name", info.name.clone());
     line("file", format!("{}, {}", info.file, output::bytes(info.file_bytes)));
     line("architecture", info.architecture.clone());
-    line("parameters", format!("{:.1} M", info.parameters as f64 / 1e6));
+    line("parameters", output::parameters(info.parameters));
     let sizes = &info.sizes;
     line(
         "sizes",

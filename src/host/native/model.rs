@@ -93,9 +93,9 @@ impl Opened {
             DeviceKind::Software => " (a GPU imitated by the processor: correct and slow)",
             DeviceKind::Cpu => " (the processor)",
         };
-        let parameters = info.n_parameters as f64 / 1e6;
+        let parameters = output::parameters(info.n_parameters);
         output::note(&format!(
-            "{name}, {parameters:.0} M parameters, on {}{kind}, loaded in {:.1} s",
+            "{name}, {parameters} parameters, on {}{kind}, loaded in {:.1} s",
             info.device_name,
             load_ms / 1000.0
         ));

@@ -46,6 +46,15 @@ pub(super) fn bytes(n_bytes: u64) -> String {
     }
 }
 
+/// A number of parameters as people read it.
+pub(super) fn parameters(n_parameters: u64) -> String {
+    match n_parameters {
+        0..1_000_000 => format!("{:.1} K", n_parameters as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} M", n_parameters as f64 / 1e6),
+        _ => format!("{:.2} B", n_parameters as f64 / 1e9),
+    }
+}
+
 /// Milliseconds to the microsecond: a clock tells no more.
 pub(super) fn rounded_ms(ms: f64) -> f64 {
     (ms * 1000.0).round() / 1000.0

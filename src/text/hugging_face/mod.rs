@@ -59,7 +59,7 @@ pub fn tokenizer_metadata(files: &TokenizerFiles<'_>) -> Result<Vec<(String, Val
             let missing = if vocab.is_some() { "merges.txt" } else { "tokenizer.json" };
             return Err(refuse(
                 missing,
-                "is missing: a tokenizer is tokenizer.json, or vocab.json with merges.txt; add it to the folder",
+                "is missing: a tokenizer is tokenizer.json, or vocab.json with merges.txt; add it to the model's files",
             ));
         }
     };
