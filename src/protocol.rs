@@ -5,8 +5,12 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use model_info::{DeviceKind, ModelInfo};
+
+mod model_info;
+
 /// Raised whenever the meaning of a message changes; a tab and an engine of different versions refuse each other.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A tab's name for one of its requests.
 pub type RequestId = u64;
@@ -394,7 +398,7 @@ pub enum FinishReason {
     Stop,
     /// `max_tokens` or the context was reached.
     Length,
-    /// The tab cancelled it.
+    /// The tab cancelled it, or another model took the place of its own.
     Cancelled,
 }
 
@@ -420,59 +424,6 @@ pub struct Usage {
     pub prefill_ms: f64,
     /// From the first token to the last.
     pub decode_ms: f64,
-}
-
-/// What was loaded, and where it runs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ModelInfo {
-    /// The model's own name, or its file's.
-    pub name: String,
-    /// Architecture as the file calls it.
-    pub architecture: String,
-    /// Parameters in all.
-    pub n_parameters: u64,
-    /// Bytes of the file.
-    pub file_bytes: u64,
-    /// Bytes of weights on the device.
-    pub weight_bytes: u64,
-    /// Longest conversation in tokens.
-    pub context: u32,
-    /// Tokens that the KV pool holds, all sequences together.
-    pub kv_tokens: u32,
-    /// Bytes of the KV pool.
-    pub kv_bytes: u64,
-    /// The KV pool was made smaller than asked, and why.
-    pub kv_note: Option<String>,
-    /// The device's own name.
-    pub device_name: String,
-    /// What kind of device it is.
-    pub device_kind: DeviceKind,
-    /// Layers of the model.
-    pub n_layers: u32,
-    /// Words of the vocabulary.
-    pub vocab_size: u32,
-}
-
-/// What kind of device computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum DeviceKind {
-    /// A graphics processor.
-    Gpu,
-    /// A graphics processor imitated by the processor: correct and slow.
-    Software,
-    /// The processor itself.
-    Cpu,
-}
-
-impl DeviceKind {
-    /// The name used in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Gpu => "gpu",
-            Self::Software => "software",
-            Self::Cpu => "cpu",
-        }
-    }
 }
 
 /// Why bytes are not a message.

@@ -321,6 +321,7 @@ impl<S: Source> Described<S> {
             device_kind: if is_software { DeviceKind::Software } else { DeviceKind::Gpu },
             n_layers: self.config.n_layers as u32,
             vocab_size: vocab_size as u32,
+            has_chat_template: self.tokenizer.has_template(),
         };
         Ok(Loaded { tokenizer: Rc::new(self.tokenizer), model, engine, pace: Pace::new(is_software), info })
     }

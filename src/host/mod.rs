@@ -124,8 +124,29 @@ impl Host {
         described: load::Described<impl Source>,
         progress: impl FnMut(u64, u64),
     ) -> Result<ModelInfo, LoadError> {
+        let gpu = self.make_room().await?;
+        self.load_on(gpu, described, progress).await
+    }
+
+    /// Frees the model for one whose headers have been found good; what runs on it ends as cancelled. It stays where
+    /// there is no device for the other.
+    pub(crate) async fn make_room(&mut self) -> Result<Rc<Gpu>, GpuError> {
         let gpu = self.open_gpu().await?;
-        self.unload("another model was loaded");
+        let sequences: Vec<SequenceId> = self.sessions.keys().copied().collect();
+        for sequence in sequences {
+            self.end(sequence, FinishReason::Cancelled, false);
+        }
+        self.loaded = None;
+        Ok(gpu)
+    }
+
+    /// Brings a model to the device that [`Self::make_room`] gave.
+    pub(crate) async fn load_on(
+        &mut self,
+        gpu: Rc<Gpu>,
+        described: load::Described<impl Source>,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<ModelInfo, LoadError> {
         let loaded = described.load(gpu, progress).await?;
         let info = loaded.info.clone();
         self.loaded = Some(loaded);

@@ -10,8 +10,9 @@ use futures_util::StreamExt as _;
 use js_sys::{Array, Function, Uint8Array};
 use wasm_bindgen::prelude::*;
 
+use super::load::{self, LoadError};
 use super::{ConnectionId, Host, Surroundings};
-use crate::protocol::{self, Event, LoadOptions, ModelSource, Request};
+use crate::protocol::{self, Event, LoadOptions, ModelInfo, ModelSource, Request};
 use crate::store::{Source as _, web::WebSource};
 
 #[wasm_bindgen]
@@ -105,7 +106,7 @@ async fn receive(host: &mut Host, letter: Letter, ports: &RefCell<Vec<Port>>) {
     match request {
         Request::Hello { version } => host.greet(connection, version),
         Request::Load { source, options } => {
-            load(host, connection, source, &options, &attachments, ports).await;
+            load_model(host, connection, source, &options, &attachments, ports).await;
         }
         Request::Generate { request, prompt, options } => {
             host.generate(connection, request, &prompt, &options);
@@ -116,7 +117,7 @@ async fn receive(host: &mut Host, letter: Letter, ports: &RefCell<Vec<Port>>) {
     }
 }
 
-async fn load(
+async fn load_model(
     host: &mut Host,
     connection: ConnectionId,
     source: ModelSource,
@@ -124,30 +125,50 @@ async fn load(
     attachments: &[JsValue],
     ports: &RefCell<Vec<Port>>,
 ) {
-    let event = match sources(source, attachments).await {
+    let event = match try_load(host, connection, source, options, attachments, ports).await {
+        Ok(model) => Event::Ready { model },
         Err(error) => Event::LoadFailed { error, unloaded: host.loaded().is_none() },
-        Ok(sources) => {
-            let stage = match &sources[..] {
-                [source] => format!("Loading {}", source.name()),
-                [first, ..] => format!("Loading {} and {} files more", first.name(), sources.len() - 1),
-                [] => "Loading".into(),
-            };
-            let total_bytes = sources.iter().map(WebSource::len_bytes).sum();
-            let opening = Event::Loading { stage: stage.clone(), done_bytes: 0, total_bytes };
-            post(ports, connection, &opening);
-            let progress = |done_bytes, total_bytes| {
-                post(ports, connection, &Event::Loading { stage: stage.clone(), done_bytes, total_bytes });
-            };
-            match host.load(sources, options, progress).await {
-                Ok(model) => Event::Ready { model },
-                Err(error) => {
-                    Event::LoadFailed { error: error.to_string(), unloaded: host.loaded().is_none() }
-                }
-            }
-        }
     };
     post_all(host, ports);
     post(ports, connection, &event);
+}
+
+/// Answers run on until the new model's headers have been found good. The error is a sentence.
+async fn try_load(
+    host: &mut Host,
+    connection: ConnectionId,
+    source: ModelSource,
+    options: &LoadOptions,
+    attachments: &[JsValue],
+    ports: &RefCell<Vec<Port>>,
+) -> Result<ModelInfo, String> {
+    let sources = sources(source, attachments).await?;
+    let stage = match &sources[..] {
+        [source] => format!("Loading {}", source.name()),
+        [first, _] => format!("Loading {} and 1 more file", first.name()),
+        [first, ..] => format!("Loading {} and {} more files", first.name(), sources.len() - 1),
+        [] => "Loading".into(),
+    };
+    let total_bytes = sources.iter().map(WebSource::len_bytes).sum();
+    post(ports, connection, &Event::Loading { stage: stage.clone(), done_bytes: 0, total_bytes });
+    let described = load::describe(sources, options).await.map_err(in_words)?;
+    let gpu = host.make_room().await.map_err(|error| error.to_string())?;
+    // Before the weights, which may take minutes.
+    post_all(host, ports);
+    let progress = |done_bytes, total_bytes| {
+        post(ports, connection, &Event::Loading { stage: stage.clone(), done_bytes, total_bytes });
+    };
+    host.load_on(gpu, described, progress).await.map_err(in_words)
+}
+
+/// The error as a sentence; what a setting of the page caused, with the way to it.
+fn in_words(error: LoadError) -> String {
+    match error {
+        LoadError::Context { .. } => {
+            format!("{error}; change \u{201c}Context length\u{201d} in the settings, under Loading")
+        }
+        _ => error.to_string(),
+    }
 }
 
 async fn sources(source: ModelSource, attachments: &[JsValue]) -> Result<Vec<WebSource>, String> {

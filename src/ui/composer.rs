@@ -4,7 +4,10 @@ use leptos::{ev, html, prelude::*};
 use wasm_bindgen::JsCast as _;
 use web_sys::{HtmlElement, HtmlInputElement, HtmlSelectElement, HtmlTextAreaElement};
 
-use super::{screen::Screen, state::Part};
+use super::{
+    screen::Screen,
+    state::{Part, State},
+};
 
 /// The text box grows to so many lines before it scrolls.
 const MAX_ROWS: usize = 8;
@@ -44,6 +47,10 @@ pub(crate) fn Composer(models_open: RwSignal<bool>) -> impl IntoView {
     };
     take_back(screen, text_box, fit);
     focus_when_ready(screen, text_box);
+    let placeholder = move || match screen.read(Part::Models, State::only_continues) {
+        true => "Write a text for the model to continue",
+        false => "Write a message",
+    };
 
     view! {
         <form
@@ -57,7 +64,7 @@ pub(crate) fn Composer(models_open: RwSignal<bool>) -> impl IntoView {
             <textarea
                 id="message"
                 rows=move || n_rows.get()
-                placeholder="Write a message"
+                placeholder=placeholder
                 autocomplete="off"
                 enterkeyhint="send"
                 aria-describedby="composer-hint"

@@ -2,7 +2,11 @@
 
 use leptos::{html, prelude::*};
 
-use super::{message::TurnView, screen::Screen, state::Part};
+use super::{
+    message::TurnView,
+    screen::Screen,
+    state::{Part, State},
+};
 
 /// So near its end, in CSS pixels, the conversation counts as being there.
 const END_PX: i32 = 48;
@@ -98,12 +102,23 @@ fn Invitation() -> impl IntoView {
             </button>
         }
     };
+    let only_continues = Memo::new(move |_| screen.read(Part::Models, State::only_continues));
     view! {
         <Show when=move || ready.get()>
             <div class="invitation">
-                <p class="invitation-title">"Ask something"</p>
-                <p>"The answer is computed here, on this device."</p>
-                <div class="suggestions">{SUGGESTIONS.map(suggestion).collect_view()}</div>
+                <Show
+                    when=move || !only_continues.get()
+                    fallback=|| {
+                        view! {
+                            <p class="invitation-title">"Begin a text"</p>
+                            <p>"The model goes on with it here, on this device."</p>
+                        }
+                    }
+                >
+                    <p class="invitation-title">"Ask something"</p>
+                    <p>"The answer is computed here, on this device."</p>
+                    <div class="suggestions">{SUGGESTIONS.map(suggestion).collect_view()}</div>
+                </Show>
             </div>
         </Show>
     }

@@ -1,5 +1,7 @@
 //! Lets files and folders be dropped anywhere on the page.
 
+use std::collections::VecDeque;
+
 use js_sys::{Array, Promise};
 use leptos::{ev, prelude::*};
 use wasm_bindgen::{JsCast as _, JsValue};
@@ -11,7 +13,7 @@ use web_sys::{
 
 use super::screen::Screen;
 
-/// Files of a dropped folder beyond this are not looked at: no model has so many.
+/// Files and folders in a dropped folder beyond this are not looked at: no model has so many.
 const MAX_FILES: usize = 10_000;
 
 /// The veil shown while files are dragged over the page.
@@ -76,12 +78,12 @@ fn open_dropped(screen: Screen, event: &DragEvent) {
     }
     leptos::task::spawn_local(async move {
         for folder in folders {
-            match files_in(&folder).await {
+            let name = folder.name();
+            match files_in(folder).await {
                 Ok(files) => found.extend(files),
                 Err(_) => {
-                    let name = folder.name();
                     let sentence = format!("{name} could not be read; choose it with the button instead.");
-                    return screen.change(|state| state.notify(sentence));
+                    return screen.change(|state| state.refuse(sentence));
                 }
             }
         }
@@ -100,19 +102,25 @@ fn dropped_folders(data: &DataTransfer) -> Vec<FileSystemDirectoryEntry> {
     folders.filter_map(|entry| entry.dyn_into().ok()).collect()
 }
 
-/// The files that lie in a folder, not deeper, each with the folder's name before its own.
-async fn files_in(folder: &FileSystemDirectoryEntry) -> Result<Vec<(String, File)>, JsValue> {
-    let reader = folder.create_reader();
+/// The files that lie in a folder, each with its path from that folder on.
+async fn files_in(folder: FileSystemDirectoryEntry) -> Result<Vec<(String, File)>, JsValue> {
     let mut found = Vec::new();
-    // It gives some at a time, and at last none.
-    while found.len() < MAX_FILES {
-        let entries = next_entries(&reader).await?;
-        if entries.length() == 0 {
-            break;
-        }
-        for entry in entries.iter() {
-            if let Ok(entry) = entry.dyn_into::<FileSystemFileEntry>() {
-                found.push((format!("{}/{}", folder.name(), entry.name()), file_of(&entry).await?));
+    let mut waiting = VecDeque::from([(folder.name(), folder)]);
+    while let Some((path, folder)) = waiting.pop_front() {
+        let reader = folder.create_reader();
+        // It gives some at a time, and at last none.
+        while found.len() + waiting.len() < MAX_FILES {
+            let entries = next_entries(&reader).await?;
+            if entries.length() == 0 {
+                break;
+            }
+            for entry in entries.iter() {
+                let name = entry.unchecked_ref::<FileSystemEntry>().name();
+                let path = format!("{path}/{name}");
+                match entry.dyn_into::<FileSystemFileEntry>() {
+                    Ok(file) => found.push((path, file_of(&file).await?)),
+                    Err(entry) => waiting.extend(entry.dyn_into().ok().map(|folder| (path, folder))),
+                }
             }
         }
     }

@@ -203,7 +203,7 @@ fn Answering() -> impl IntoView {
 fn facts(model: &Loaded) -> [(&'static str, String); 5] {
     let info = &model.info;
     [
-        ("Model", info.name.clone()),
+        ("Model", model.name.clone()),
         ("Kind", format!("{}, {} layers", info.architecture, info.n_layers)),
         ("Parameters", words::parameters(info.n_parameters)),
         ("File", words::bytes(info.file_bytes)),

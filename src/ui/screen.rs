@@ -121,7 +121,7 @@ impl Screen {
                     chosen.iter().map(|file| files[*file].clone().into()).collect();
                 self.load(&name, ModelSource::Attachments { names }, None, &attachments);
             }
-            Err(sentence) => self.change(|state| state.notify(sentence)),
+            Err(sentence) => self.change(|state| state.refuse(sentence)),
         }
     }
 
@@ -134,14 +134,11 @@ impl Screen {
     ) {
         let lost = self.peek(|state| state.engine == Engine::Lost);
         let client = self.client.get_value();
-        let requests = self.change(|state| state.load(name, source, defaults, now_ms()));
+        let request = self.change(|state| state.load(name, source, defaults, now_ms()));
         if lost {
             client.restart();
         }
-        for request in &requests {
-            let attachments = if matches!(request, Request::Load { .. }) { attachments } else { &[] };
-            client.send(request, attachments);
-        }
+        client.send(&request, attachments);
     }
 
     /// Sends the person's text; says whether it was taken.

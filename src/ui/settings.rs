@@ -276,7 +276,7 @@ fn LoadSettings() -> impl IntoView {
                             .edit(|preferences| preferences.load.quantize = chosen.unwrap_or_default());
                     }
                 >
-                    <option value="none">"as they are"</option>
+                    <option value="none">"as is"</option>
                     <option value="q8_0">"8 bits"</option>
                     <option value="q4_0">"4 bits"</option>
                 </select>

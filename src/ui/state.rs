@@ -68,13 +68,14 @@ pub(crate) struct Loading {
     pub(crate) name: String,
     /// How far it is.
     pub(crate) progress: Progress,
-    defaults: GenerateOptions,
+    /// What it starts with where it was on offer.
+    defaults: Option<GenerateOptions>,
 }
 
 /// The model that answers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Loaded {
-    /// What it was chosen as.
+    /// What the offer calls it, or else the engine.
     pub(crate) name: String,
     /// What the engine says of it.
     pub(crate) info: ModelInfo,
@@ -147,19 +148,16 @@ impl State {
         }
     }
 
-    /// Asks for a model at `now_ms`; its own options, or the page's, are used once it is ready. An answer on its way
-    /// ends here, as stopped. The requests are to be sent in order, and the last is the load.
+    /// Asks for a model at `now_ms`: one on offer comes with its options, a person's own file uses the page's. An answer
+    /// on its way goes on until the engine ends it: what was chosen may be no model.
     pub(crate) fn load(
         &mut self,
         name: &str,
         source: ModelSource,
         defaults: Option<GenerateOptions>,
         now_ms: f64,
-    ) -> Vec<Request> {
-        let cancel = self.answering.map(|answering| Request::Cancel { request: answering.request });
-        self.end_answer(Stage::Done(FinishReason::Cancelled));
+    ) -> Request {
         let progress = Progress::of_stage("Asking the engine");
-        let defaults = defaults.unwrap_or_else(default_options);
         self.loading = Some(Loading { name: name.to_owned(), progress, defaults });
         if self.engine == Engine::Lost {
             self.engine = Engine::Starting;
@@ -168,8 +166,7 @@ impl State {
         self.hear_sign(now_ms);
         self.touch(Part::Models);
         self.touch(Part::Loading);
-        let load = Request::Load { source, options: self.preferences.load.clone() };
-        cancel.into_iter().chain([load]).collect()
+        Request::Load { source, options: self.preferences.load.clone() }
     }
 
     /// Why nothing can be sent now, and what would help; nothing where it can.
@@ -193,7 +190,7 @@ impl State {
             return None;
         }
         self.push_turn(Speaker::User, text.to_owned(), Stage::Done(FinishReason::Stop));
-        let messages = self.messages();
+        let prompt = self.prompt(text);
         let turn = self.push_turn(
             Speaker::Assistant,
             String::new(),
@@ -204,8 +201,20 @@ impl State {
         self.forget_notices();
         self.touch(Part::Answering);
         self.touch(Part::Status);
-        let prompt = Prompt::Chat { messages, tools: Vec::new(), template_arguments: Vec::new() };
         Some(Request::Generate { request, prompt, options: self.preferences.options().clone() })
+    }
+
+    /// Whether the model only continues text, for want of a chat template.
+    pub(crate) fn only_continues(&self) -> bool {
+        self.model.as_ref().is_some_and(|model| !model.info.has_chat_template)
+    }
+
+    /// What the model is asked: the conversation, or, where it knows none, the text alone.
+    fn prompt(&self, text: &str) -> Prompt {
+        if self.only_continues() {
+            return Prompt::Text(text.to_owned());
+        }
+        Prompt::Chat { messages: self.messages(), tools: Vec::new(), template_arguments: Vec::new() }
     }
 
     /// The conversation as the engine reads it.
@@ -256,6 +265,12 @@ impl State {
             self.notices.remove(0);
         }
         self.touch(Part::Notices);
+    }
+
+    /// The same about something the person tried anew: what went wrong before matters no more.
+    pub(crate) fn refuse(&mut self, text: String) {
+        self.forget_notices();
+        self.notify(text);
     }
 
     /// The person has read a notice.
@@ -362,11 +377,13 @@ impl State {
 
     fn ready(&mut self, info: ModelInfo) {
         let (name, defaults) = match self.loading.take() {
-            Some(loading) => (loading.name, loading.defaults),
-            None => (info.name.clone(), default_options()),
+            Some(Loading { name, defaults: Some(defaults), .. }) => (name, defaults),
+            Some(Loading { defaults: None, .. }) | None => (info.name.clone(), default_options()),
         };
         self.preferences.use_model(&name, defaults);
         self.model = Some(Loaded { name, info });
+        // Counts and speed were those of another model.
+        self.tally = None;
         for part in [Part::Models, Part::Preferences, Part::Status] {
             self.touch(part);
         }

@@ -9,6 +9,9 @@ use super::{
 };
 use crate::protocol::{DeviceKind, ModelInfo};
 
+/// Said of a model that knows no conversation.
+const ONLY_CONTINUES: &str = "This model has no chat template: it continues your text instead of answering.";
+
 /// The status line; empty before a model is there.
 #[component]
 pub(crate) fn Status() -> impl IntoView {
@@ -26,6 +29,7 @@ pub(crate) fn Status() -> impl IntoView {
                         view! {
                             <Counts context=info.context />
                             <p class="where">{place(&info)}</p>
+                            {(!info.has_chat_template).then(|| view! { <p class="warning">{ONLY_CONTINUES}</p> })}
                             {warning.map(|warning| view! { <p class="warning">{warning}</p> })}
                             {info.kv_note.map(|note| view! { <p class="warning">{note}</p> })}
                         }

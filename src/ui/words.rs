@@ -44,12 +44,14 @@ pub(crate) fn count(n: u64) -> String {
     grouped
 }
 
-/// How many parameters a model has, such as `135 M`.
+/// How many parameters a model has, in millions or billions, such as `135 M`; of the least ones each.
 pub(crate) fn parameters(n_parameters: u64) -> String {
-    match n_parameters {
-        0..1_000_000 => count(n_parameters),
-        1_000_000..1_000_000_000 => format!("{:.0} M", n_parameters as f64 / 1e6),
-        _ => format!("{:.1} B", n_parameters as f64 / 1e9),
+    let millions = n_parameters as f64 / 1e6;
+    match millions {
+        ..0.05 => count(n_parameters),
+        ..9.95 => format!("{millions:.1} M"),
+        ..999.5 => format!("{millions:.0} M"),
+        _ => format!("{:.1} B", millions / 1000.0),
     }
 }
 
@@ -93,8 +95,17 @@ mod tests {
         assert_eq!(count(1_234_567), "1\u{202f}234\u{202f}567");
         assert_eq!(speed(1.26), "1.3 tok/s");
         assert_eq!(speed(140.2), "140 tok/s");
-        assert_eq!(parameters(134_515_008), "135 M");
-        assert_eq!(parameters(1_711_376_384), "1.7 B");
-        assert_eq!(parameters(999), "999");
+        for (n_parameters, expected) in [
+            (999, "999"),
+            (49_999, "49\u{202f}999"),
+            (135_616, "0.1 M"),
+            (9_949_999, "9.9 M"),
+            (9_950_000, "10 M"),
+            (134_515_008, "135 M"),
+            (999_500_000, "1.0 B"),
+            (1_711_376_384, "1.7 B"),
+        ] {
+            assert_eq!(parameters(n_parameters), expected);
+        }
     }
 }

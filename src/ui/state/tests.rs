@@ -18,6 +18,7 @@ fn info(name: &str) -> ModelInfo {
         device_kind: DeviceKind::Software,
         n_layers: 30,
         vocab_size: 49152,
+        has_chat_template: true,
     }
 }
 
@@ -42,7 +43,7 @@ fn failed(request: Option<RequestId>, error: &str) -> Event {
 fn ready() -> State {
     let mut state = State::new(Preferences::default());
     state.apply(Event::Welcome { version: VERSION }, 0.0);
-    state.load("Tiny", url(), None, 0.0);
+    state.load("Tiny", url(), Some(default_options()), 0.0);
     state.apply(Event::Ready { model: info("tiny") }, 1.0);
     state.take_changed();
     state
@@ -85,9 +86,9 @@ fn a_model_loads() {
 
     state.edit(|preferences| preferences.load.kv = KvType::F32);
     let greedy = GenerateOptions { temperature: 0.0, ..default_options() };
-    let requests = state.load("Tiny", url(), Some(greedy.clone()), 0.0);
-    let [Request::Load { source, options }] = &requests[..] else { panic!("{requests:?}") };
-    assert_eq!((source, options.kv), (&url(), KvType::F32));
+    let request = state.load("Tiny", url(), Some(greedy.clone()), 0.0);
+    let Request::Load { source, options } = request else { panic!("{request:?}") };
+    assert_eq!((source, options.kv), (url(), KvType::F32));
     state.take_changed();
 
     let report = |done_bytes| Event::Loading { stage: "Fetching".to_owned(), done_bytes, total_bytes: 100 };
@@ -238,28 +239,53 @@ fn a_lost_engine_ends_everything_and_a_load_revives_it() {
 }
 
 #[test]
-fn a_load_stops_the_answer_first() {
-    for said in ["", "Once upon"] {
-        let mut state = asked("Tell me a story");
-        if !said.is_empty() {
-            state.apply(tokens(1, said, &[1]), 0.0);
-        }
-        let requests = state.load("Tiny", url(), None, 1.0);
-        let load = Request::Load { source: url(), options: state.preferences.load.clone() };
-        assert_eq!(requests, [Request::Cancel { request: 1 }, load]);
-        let stopped = Stage::Done(FinishReason::Cancelled);
-        assert_eq!((state.turns[1].stage, state.answering), (stopped, None));
-        state.take_changed();
+fn an_answer_goes_on_until_another_model_takes_the_place() {
+    let mut state = asked("Tell me a story");
+    state.apply(tokens(1, "Once", &[1]), 0.0);
+    let load = Request::Load { source: url(), options: state.preferences.load.clone() };
+    assert_eq!(state.load("photo.png", url(), None, 1.0), load);
+    state.apply(tokens(1, " upon", &[2]), 2.0);
+    state.apply(Event::LoadFailed { error: "No model.".to_owned(), unloaded: false }, 3.0);
+    state.apply(tokens(1, " a", &[3]), 4.0);
+    assert_eq!(
+        (texts(&state), state.turns[1].stage),
+        (vec!["Tell me a story", "Once upon a"], Stage::Growing)
+    );
 
-        let late = failed(Some(1), "Another model was loaded.");
-        for event in [tokens(1, "x", &[2]), late, finished(1, FinishReason::Cancelled)] {
-            state.apply(event, 2.0);
-        }
-        assert_eq!((texts(&state), state.turns[1].stage), (vec!["Tell me a story", said], stopped));
-        assert_eq!(notices(&state), [""; 0]);
-        assert_eq!(state.take_changed(), []);
-        assert_eq!(state.take_returned(), None);
+    state.load("Other", url(), None, 5.0);
+    state.apply(finished(1, FinishReason::Cancelled), 6.0);
+    assert_eq!((state.turns[1].stage, state.answering), (Stage::Done(FinishReason::Cancelled), None));
+    assert_eq!(notices(&state), [""; 0]);
+    assert!(state.tally.is_some());
+    state.apply(Event::Ready { model: info("other") }, 7.0);
+    assert_eq!(state.tally, None, "counts and speed were those of the model before");
+}
+
+#[test]
+fn a_model_of_ones_own_is_called_what_the_engine_calls_it() {
+    for (defaults, name) in [(None, "tiny"), (Some(default_options()), "Tiny 1 B")] {
+        let mut state = State::new(Preferences::default());
+        state.load("Tiny 1 B", url(), defaults, 0.0);
+        state.apply(Event::Ready { model: info("tiny") }, 1.0);
+        assert_eq!((state.model.as_ref().unwrap().name.as_str(), state.preferences.model()), (name, name));
     }
+}
+
+#[test]
+fn a_model_without_a_template_continues_the_text_alone() {
+    let mut state = ready();
+    assert!(!state.only_continues());
+    state.load("Base", url(), None, 0.0);
+    state.apply(Event::Ready { model: ModelInfo { has_chat_template: false, ..info("base") } }, 1.0);
+    assert!(state.only_continues());
+    state.edit(|preferences| "Be brief.".clone_into(&mut preferences.system_prompt));
+    for (request, text) in [(1, "Once upon"), (2, "It was")] {
+        let Some(Request::Generate { prompt, .. }) = state.submit(text, request) else { panic!("not sent") };
+        assert_eq!(prompt, Prompt::Text(text.to_owned()));
+        state.apply(tokens(request, " a time", &[1]), 2.0);
+        state.apply(finished(request, FinishReason::Length), 3.0);
+    }
+    assert_eq!(texts(&state), ["Once upon", " a time", "It was", " a time"]);
 }
 
 #[test]
@@ -377,6 +403,9 @@ fn a_new_try_forgets_what_went_wrong_before() {
     state.load("Other", url(), None, 0.0);
     assert_eq!(notices(&state), [""; 0]);
     assert!(state.take_changed().contains(&Part::Notices));
+    state.refuse("Two models.".to_owned());
+    state.refuse("No model.".to_owned());
+    assert_eq!(notices(&state), ["No model."]);
 }
 
 #[test]

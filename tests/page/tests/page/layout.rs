@@ -1,5 +1,6 @@
 //! The page fits a small telephone.
 
+use crate::folders::{LOAD, fixture};
 use page_tests::{Gpu, in_page};
 use serde_json::json;
 
@@ -15,6 +16,22 @@ fn nothing_is_wider_than_360_pixels() {
         let sizes = page.session().run(script, json!([]))?;
         assert_eq!(sizes[0], json!(360));
         assert_eq!(sizes[1], json!(360), "the page scrolls sideways; too wide: {}", sizes[2]);
+        Ok(())
+    });
+}
+
+#[test]
+fn only_the_panel_of_models_scrolls() {
+    in_page("panel", Gpu::Software, |page| {
+        page.choose_folder(&fixture("gpt2-tiny"))?;
+        page.wait_for_button("Model: gpt2-tiny", LOAD)?;
+        page.press("Model: gpt2-tiny")?;
+        for (width, height) in [(400, 760), (400, 640), (1200, 600)] {
+            page.session().set_view(width, height)?;
+            let script = "return document.documentElement.scrollHeight";
+            let scroll_height = page.session().run(script, json!([]))?;
+            assert_eq!(scroll_height, json!(height), "{width} by {height}: the document scrolls");
+        }
         Ok(())
     });
 }

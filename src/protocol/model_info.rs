@@ -1,0 +1,58 @@
+//! What the engine tells of the model that answers and of its device; it crosses as part of an event.
+
+use serde::{Deserialize, Serialize};
+
+/// What was loaded, and where it runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelInfo {
+    /// The model's own name, or its file's.
+    pub name: String,
+    /// Architecture as the file calls it.
+    pub architecture: String,
+    /// Parameters in all.
+    pub n_parameters: u64,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// Bytes of weights on the device.
+    pub weight_bytes: u64,
+    /// Longest conversation in tokens.
+    pub context: u32,
+    /// Tokens that the KV pool holds, all sequences together.
+    pub kv_tokens: u32,
+    /// Bytes of the KV pool.
+    pub kv_bytes: u64,
+    /// The KV pool was made smaller than asked, and why.
+    pub kv_note: Option<String>,
+    /// The device's own name.
+    pub device_name: String,
+    /// What kind of device it is.
+    pub device_kind: DeviceKind,
+    /// Layers of the model.
+    pub n_layers: u32,
+    /// Words of the vocabulary.
+    pub vocab_size: u32,
+    /// It answers [`Prompt::Chat`](super::Prompt::Chat); without a template it only continues text.
+    pub has_chat_template: bool,
+}
+
+/// What kind of device computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeviceKind {
+    /// A graphics processor.
+    Gpu,
+    /// A graphics processor imitated by the processor: correct and slow.
+    Software,
+    /// The processor itself.
+    Cpu,
+}
+
+impl DeviceKind {
+    /// The name used in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gpu => "gpu",
+            Self::Software => "software",
+            Self::Cpu => "cpu",
+        }
+    }
+}
