@@ -194,3 +194,24 @@ fn a_model_that_computes_no_numbers_ends_the_answer_with_a_sentence() {
     let stats = host.loaded().unwrap().engine.stats();
     assert_eq!(stats.free_blocks, stats.n_blocks, "its blocks are free again");
 }
+
+#[test]
+fn a_wrong_file_disturbs_no_answer_and_another_model_ends_it() {
+    let mut host = host();
+    host.generate(1, 1, &prompt("Once"), &greedy(6));
+    pollster::block_on(host.step());
+    let photo = MemorySource::new("photo.png", b"\x89PNG\r\n".to_vec());
+    let refused = pollster::block_on(host.load(vec![photo], &LoadOptions::default(), |_, _| {}));
+    assert!(refused.is_err_and(|error| error.to_string().contains("photo.png")));
+    let events = run(&mut host);
+    assert_eq!(ids(&events, (1, 1)).len(), 6, "the answer went on");
+
+    host.generate(1, 2, &prompt("Once"), &greedy(100));
+    pollster::block_on(host.step());
+    load(&mut host);
+    let last = host.take_events().pop();
+    let Some((1, Event::Finished { request: 2, reason: FinishReason::Cancelled, .. })) = last else {
+        panic!("{last:?}")
+    };
+    assert!(!host.has_work());
+}

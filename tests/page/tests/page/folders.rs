@@ -42,7 +42,7 @@ fn the_shards_of_a_folder_chosen_together() {
         let files: Vec<PathBuf> = names.map(|name| folder.join(name)).collect();
         page.choose_files(&files)?;
         // Files without their folder have no name but the engine's.
-        answers(page, "the model's folder")
+        answers(page, "llama model")
     });
 }
 
