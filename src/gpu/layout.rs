@@ -122,10 +122,10 @@ impl Layout {
         let mlp = outputs.take(rows * sizes.mlp_width);
         let logits_normed = inputs.take(logit_rows * sizes.width);
         let logits = outputs.take(logit_rows * sizes.vocab_size);
-        let mut tables = Regions::of(Buffer::Inputs);
-        let vectors = plan.vectors.iter().map(|vector| tables.take(vector.len()).start).collect();
+        let mut tables = Starts::default();
+        let vectors = plan.vectors.iter().map(|vector| tables.take(vector.len())).collect();
         let rotary_len = capacity.context * sizes.head_dim;
-        let rotaries = plan.rotaries.iter().map(|_| tables.take(rotary_len).start).collect();
+        let rotaries = plan.rotaries.iter().map(|_| tables.take(rotary_len)).collect();
         let layout = Self {
             hidden: stream,
             normed,
@@ -166,21 +166,37 @@ fn has(plan: &Plan, is_wanted: impl Fn(&Op) -> bool) -> bool {
     plan.ops.iter().any(is_wanted)
 }
 
-/// Regions of a buffer one after the other, each starting at a multiple of 4 values.
+/// Regions of an activation buffer.
 struct Regions {
     buffer: Buffer,
-    end: usize,
+    starts: Starts,
 }
 
 impl Regions {
     fn of(buffer: Buffer) -> Self {
-        Self { buffer, end: 0 }
+        Self { buffer, starts: Starts::default() }
     }
 
     fn take(&mut self, len: usize) -> Region {
+        Region { buffer: self.buffer, start: self.starts.take(len) }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.starts.bytes()
+    }
+}
+
+/// Where things start that lie one after the other, each at a multiple of 4 values.
+#[derive(Default)]
+struct Starts {
+    end: usize,
+}
+
+impl Starts {
+    fn take(&mut self, len: usize) -> u32 {
         let start = self.end;
         self.end = (start + len).next_multiple_of(4);
-        Region { buffer: self.buffer, start: start as u32 }
+        start as u32
     }
 
     fn bytes(&self) -> u64 {

@@ -25,6 +25,7 @@ struct Projection {
     to: Region,
     to_stride: usize,
     layer: Option<usize>,
+    rows: Rows,
     constants: Constants,
 }
 
@@ -82,14 +83,14 @@ impl Lowering<'_> {
                 self.norm(norm, layout.hidden, layout.normed, false, rows);
                 let constants =
                     Constants { nonlinearity: nonlinearity(*function), ..self.with_bias(*bias, rows) };
-                self.mlp_half(*weights, Emit::Store, constants);
+                self.mlp_half(*weights, Emit::Store, constants, rows);
             }
             Op::Logits { norm, weights, softcap } => {
                 self.norm(norm, layout.hidden, layout.logits_normed, false, rows);
                 let constants = Constants { softcap: softcap.unwrap_or(0.0), ..self.constants(rows) };
                 let (from, to, to_stride) = (layout.logits_normed, layout.logits, self.plan.sizes.vocab_size);
                 let emit = Emit::Store;
-                self.matmul(*weights, Projection { emit, from, to, to_stride, layer: None, constants });
+                self.matmul(*weights, Projection { emit, from, to, to_stride, layer: None, rows, constants });
             }
         }
     }
@@ -203,6 +204,7 @@ impl Lowering<'_> {
             to: self.layout.query,
             to_stride: sizes.n_heads * sizes.head_dim,
             layer: Some(layer),
+            rows,
             constants,
         };
         self.stacked(weights, projection);
@@ -217,6 +219,7 @@ impl Lowering<'_> {
             to: self.layout.projected,
             to_stride: self.qkv_width(),
             layer: None,
+            rows,
             constants,
         };
         self.stacked(weights, projection);
@@ -309,7 +312,7 @@ impl Lowering<'_> {
         };
         let to_stride = self.plan.sizes.width;
         let constants = self.with_bias(bias, rows);
-        self.matmul(weights, Projection { emit, from, to, to_stride, layer: None, constants });
+        self.matmul(weights, Projection { emit, from, to, to_stride, layer: None, rows, constants });
         if let Some(norm) = post_norm {
             self.norm(norm, to, self.layout.hidden, true, rows);
         }
@@ -331,31 +334,26 @@ impl Lowering<'_> {
     ) {
         let gate = Constants { nonlinearity: nonlinearity(function), ..self.with_bias(bias, rows) };
         match weights {
-            [both] => self.mlp_half(*both, Emit::Gated, gate),
+            [both] => self.mlp_half(*both, Emit::Gated, gate, rows),
             [first, second] => {
-                self.mlp_half(*first, Emit::Store, gate);
+                self.mlp_half(*first, Emit::Store, gate, rows);
                 let width = self.plan.sizes.mlp_width as u32;
                 let bias = bias.map_or(NONE, |id| self.layout.vectors[id.0] + width);
-                self.mlp_half(*second, Emit::Multiply, Constants { bias, ..self.constants(rows) });
+                self.mlp_half(*second, Emit::Multiply, Constants { bias, ..self.constants(rows) }, rows);
             }
             _ => unreachable!("a gated MLP has one matrix or two"),
         }
     }
 
-    fn mlp_half(&mut self, weights: MatrixId, emit: Emit, constants: Constants) {
+    fn mlp_half(&mut self, weights: MatrixId, emit: Emit, constants: Constants, rows: Rows) {
         let (from, to, to_stride) = (self.layout.normed, self.layout.mlp, self.plan.sizes.mlp_width);
-        self.matmul(weights, Projection { emit, from, to, to_stride, layer: None, constants });
+        self.matmul(weights, Projection { emit, from, to, to_stride, layer: None, rows, constants });
     }
 
     /// One dispatch a segment of the matrix.
     fn matmul(&mut self, id: MatrixId, projection: Projection) {
-        let Projection { emit, from, to, to_stride, layer, constants: base } = projection;
+        let Projection { emit, from, to, to_stride, layer, rows, constants: base } = projection;
         let matrix = &self.plan.matrices[id.0];
-        let rows = match base.rows {
-            rows if rows == Rows::Decode as u32 => Rows::Decode,
-            rows if rows == Rows::Prefill as u32 => Rows::Prefill,
-            _ => Rows::Logits,
-        };
         let tiled = rows == Rows::Prefill && self.variant == Variant::Workgroup;
         for (i, segment) in self.segments[id.0].iter().enumerate() {
             let n_rows = segment.n_rows() as u32;
