@@ -13,6 +13,7 @@ mod safetensors;
 use std::rc::Rc;
 
 use folders::FOLDERS;
+use memory_source::MemorySource;
 use pagelm::format::block::BlockType;
 use pagelm::format::decode::decode;
 use pagelm::gpu::Gpu;
@@ -26,6 +27,7 @@ use pagelm::plan::{
     VectorId, VectorPart,
 };
 use pagelm::protocol::LoadOptions;
+use pagelm::store::Source as _;
 
 const VOCAB_SIZE: usize = 262_144;
 const WIDTH: usize = 544;
@@ -160,4 +162,23 @@ fn every_architecture_runs_within_them() {
             assert_eq!(likeliest as u32, prompt.greedy[0], "{}, {variant:?}", folder.name);
         }
     }
+}
+
+/// Where every layer has a window a sequence is as long as the context, however few blocks there are.
+#[test]
+fn a_window_in_every_layer_does_not_bound_the_context() {
+    const CONTEXT: u32 = 65_536;
+    let folder = FOLDERS.iter().find(|folder| folder.name == "mistral-tiny").unwrap();
+    let mut sources = folder.sources();
+    sources.retain(|source| !source.name().ends_with("config.json"));
+    let mut config: serde_json::Value =
+        serde_json::from_str(include_str!("fixtures/mistral-tiny/config.json")).unwrap();
+    config["max_position_embeddings"] = CONTEXT.into();
+    sources.push(MemorySource::new("config.json", config.to_string().into_bytes()));
+    let options = LoadOptions { context: Some(CONTEXT), ..LoadOptions::default() };
+    let described = pollster::block_on(describe(sources, &options)).unwrap();
+    let loaded =
+        pollster::block_on(described.load(Rc::new(pollster::block_on(default_gpu())), |_, _| {})).unwrap();
+    assert!(loaded.info.kv_tokens < CONTEXT, "the ring is shorter than the context");
+    assert_eq!((loaded.info.context, loaded.info.kv_note), (CONTEXT, None));
 }

@@ -30,11 +30,6 @@ impl TensorInfo {
         self.shape[1..].iter().product()
     }
 
-    /// Values in all.
-    pub fn n_values(&self) -> u64 {
-        self.shape.iter().product()
-    }
-
     /// Bytes of a row.
     pub fn row_bytes(&self) -> u64 {
         self.n_bytes / self.n_rows()

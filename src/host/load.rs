@@ -291,17 +291,18 @@ impl<S: Source> Described<S> {
         };
         let model = GpuModel::new(Rc::clone(&gpu), self.plan.clone(), capacity, self.kv_tokens).await?;
         write_weights(&self.files, &self.plan, &model, &mut progress).await?;
-        // Less where memory did not suffice.
-        let context = self.context.min(model.kv_tokens());
+        let cache = |(cache, n_blocks): (usize, &usize)| CacheConfig {
+            n_blocks: *n_blocks,
+            ring_blocks: self.plan.ring_blocks(cache, capacity.prefill_rows),
+        };
+        let caches: Vec<CacheConfig> = model.cache_blocks().iter().enumerate().map(cache).collect();
+        // Less where memory did not suffice; a ring holds a sequence of any length.
+        let most = caches.iter().map(CacheConfig::max_tokens).min().expect("a plan has a cache");
+        let context = self.context.min(most);
         let kv_note = (context < self.context)
             .then(|| format!("the GPU's memory holds {context} tokens of the {} asked for", self.context));
         let engine = Engine::new(EngineConfig {
-            caches: (0..self.plan.caches.len())
-                .map(|cache| CacheConfig {
-                    n_blocks: model.cache_blocks()[cache],
-                    ring_blocks: self.plan.ring_blocks(cache, capacity.prefill_rows),
-                })
-                .collect(),
+            caches,
             context,
             vocab_size,
             max_sequences: logit_rows,

@@ -1,6 +1,6 @@
 //! Weights from their files to the device, in pieces.
 //!
-//! Invariant: never more than one piece of the weights is in host memory.
+//! Invariant: never more than one piece of the weights is in host memory, or the one tensor that is stored column by column.
 
 use super::load::LoadError;
 use crate::format::checkpoint::Tensor;

@@ -64,7 +64,8 @@ impl WebSource {
     /// names one of a Hugging Face folder, or the one file.
     pub async fn model_files(url: &str) -> Result<Vec<Self>, OpenError> {
         let name = base_name(url);
-        let sibling = |other: &str| url.replacen(name, other, usize::from(!name.is_empty()));
+        let folder = url.strip_suffix(name).unwrap_or(url);
+        let sibling = |other: &str| format!("{folder}{other}");
         if let Some((before, _, count)) = part_of_name(name) {
             let mut parts = vec![];
             for number in 1..=count {
