@@ -236,7 +236,8 @@ gpu_test!(answers_are_those_of_transformers, async {
                 logprobs: Some(prompt.top.len()),
                 ..SamplingParams::default()
             };
-            let request = SequenceRequest { prompt: prompt.ids.clone(), params };
+            let request =
+                SequenceRequest { client: 0, prompt: prompt.ids.clone(), generated: Vec::new(), params };
             answers.insert(loaded.engine.add(request).unwrap(), Answer { prompt: i, tokens: Vec::new() });
         }
         while let Some(step) = loaded.engine.next_step(Budget { prefill_rows: 64 }) {

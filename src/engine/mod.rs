@@ -41,6 +41,8 @@ pub struct EngineConfig {
     pub vocab_size: usize,
     /// Most sequences that run at once; the others wait.
     pub max_sequences: usize,
+    /// Most sequences of a client that wait; more are refused.
+    pub max_waiting_of_client: usize,
     /// Most rows of a step that want logits. No more sequences than this run at once either, so that every one that
     /// decodes has a row in every step.
     pub max_logit_rows: usize,
@@ -69,11 +71,18 @@ pub struct SequenceId(u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepId(u64);
 
+/// Names who asks; clients take turns.
+pub type ClientId = u64;
+
 /// A prompt and how to continue it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SequenceRequest {
+    /// Who asks.
+    pub client: ClientId,
     /// Token ids, at least one: (prompt tokens)
     pub prompt: Vec<u32>,
+    /// Tokens that another engine generated before; they count as generated, and only what follows is reported.
+    pub generated: Vec<u32>,
     /// How to choose the tokens that follow.
     pub params: SamplingParams,
 }
@@ -90,6 +99,13 @@ pub struct Step {
 /// What a retired step brought. Those of a sequence come in the order of the variants.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Progress {
+    /// The sequence runs for the first time.
+    Admitted {
+        /// Whose.
+        sequence: SequenceId,
+        /// Prompt tokens whose keys and values were found in the cache.
+        cached_tokens: usize,
+    },
     /// More of a prompt was read than ever before.
     Prefilled {
         /// Whose.
@@ -142,8 +158,10 @@ pub struct Stats {
     pub waiting: usize,
     /// Steps submitted and not retired.
     pub steps_in_flight: usize,
-    /// Blocks that nobody owns.
+    /// Blocks that no sequence uses, those with a cached prefix included.
     pub free_blocks: usize,
+    /// Of the free blocks, those with a cached prefix.
+    pub cached_blocks: usize,
     /// Blocks in all.
     pub n_blocks: usize,
     /// Times a sequence lost its blocks to an earlier one.
@@ -192,6 +210,14 @@ pub enum AddError {
         token: u32,
         /// Ids of the model.
         vocab_size: usize,
+    },
+    /// The client has as many waiting as it may.
+    #[error(
+        "the engine is busy: {waiting} requests of this tab wait already; ask again when some are answered"
+    )]
+    Busy {
+        /// Requests of the client that wait.
+        waiting: usize,
     },
     /// A sampling parameter out of its range.
     #[error(transparent)]

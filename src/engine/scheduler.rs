@@ -120,6 +120,7 @@ impl Scheduler {
             waiting: self.sequences.len() - running,
             steps_in_flight: 0,
             free_blocks: self.pools.n_free(),
+            cached_blocks: 0,
             n_blocks: self.pools.n_blocks(),
             preemptions: self.n_preemptions,
         }

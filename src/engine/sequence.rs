@@ -45,11 +45,11 @@ pub(super) struct Sequence {
 impl Sequence {
     /// A sequence that waits.
     pub(super) fn new(request: SequenceRequest) -> Self {
-        let SequenceRequest { prompt, params } = request;
+        let SequenceRequest { client: _, prompt, generated, params } = request;
         Self {
             n_prompt: prompt.len(),
-            prefill_end: prompt.len(),
-            tokens: prompt,
+            prefill_end: prompt.len() + generated.len(),
+            tokens: [prompt, generated].concat(),
             state: State::Waiting,
             blocks: Vec::new(),
             n_cached: 0,

@@ -2,9 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::ModelId;
+
 /// What was loaded, and where it runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelInfo {
+    /// The engine's name for it.
+    pub id: ModelId,
     /// The model's own name, or its file's.
     pub name: String,
     /// Architecture as the file calls it.

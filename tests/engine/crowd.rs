@@ -27,7 +27,7 @@ fn any_request(random: &mut Random, max_prompt: usize) -> SequenceRequest {
         params.stop_token_ids = vec![random.below(VOCAB_SIZE) as u32];
         params.min_tokens = params.max_tokens.unwrap_or(9).min(3);
     }
-    SequenceRequest { prompt: prompt(random, len), params }
+    SequenceRequest { client: 0, generated: Vec::new(), prompt: prompt(random, len), params }
 }
 
 /// A crowd with random arrivals, budgets, cancels and failures, its steps one or two in flight.

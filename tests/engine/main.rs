@@ -363,7 +363,8 @@ fn requests_that_can_never_run_are_refused() {
         expected,
         &["97 tokens", "4 blocks", "has 3", "larger KV cache"],
     );
-    let strange = SequenceRequest { prompt: vec![1, 61], params: greedy(1) };
+    let strange =
+        SequenceRequest { client: 0, prompt: vec![1, 61], generated: Vec::new(), params: greedy(1) };
     let expected = AddError::TokenOutOfVocabulary { index: 1, token: 61, vocab_size: 61 };
     check(&mut engine, strange, expected, &["token 1 is id 61", "end at 60"]);
     let params = SamplingParams { top_p: 0.0, ..greedy(1) };

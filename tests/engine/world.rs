@@ -199,7 +199,8 @@ impl World {
 
     fn note(&mut self, progress: Progress) {
         let id = match progress {
-            Progress::Prefilled { sequence, .. }
+            Progress::Admitted { sequence, .. }
+            | Progress::Prefilled { sequence, .. }
             | Progress::PromptLogprobs { sequence, .. }
             | Progress::Token { sequence, .. }
             | Progress::Finished { sequence, .. } => sequence,
@@ -208,6 +209,7 @@ impl World {
         let answer = self.answers.get_mut(&id).expect("a sequence that was added");
         assert_eq!(answer.finished, None, "nothing follows the end");
         match progress {
+            Progress::Admitted { .. } => {}
             Progress::Prefilled { done, total, .. } => {
                 assert!(answer.n_read < done && done <= total, "reading goes on");
                 assert!(answer.tokens.is_empty());
@@ -238,7 +240,14 @@ impl World {
 
 pub(crate) fn config(n_blocks: usize, context: usize) -> EngineConfig {
     let caches = vec![CacheConfig { n_blocks, ring_blocks: None }];
-    EngineConfig { caches, context, vocab_size: VOCAB_SIZE, max_sequences: 8, max_logit_rows: 16 }
+    EngineConfig {
+        caches,
+        context,
+        vocab_size: VOCAB_SIZE,
+        max_sequences: 8,
+        max_waiting_of_client: 100,
+        max_logit_rows: 16,
+    }
 }
 
 /// The same with a second cache of so many blocks, whose layers have a window.
@@ -258,7 +267,7 @@ pub(crate) fn greedy(max_tokens: usize) -> SamplingParams {
 }
 
 pub(crate) fn request(len: usize, params: SamplingParams) -> SequenceRequest {
-    SequenceRequest { prompt: prompt(&mut Random(len as u64), len), params }
+    SequenceRequest { client: 0, generated: Vec::new(), prompt: prompt(&mut Random(len as u64), len), params }
 }
 
 /// What a request is answered with when it has an engine of that pool and context for itself.
