@@ -13,6 +13,7 @@ mod browser;
 pub mod layout;
 pub mod lower;
 mod maker;
+mod serial_tile;
 pub mod model;
 pub mod shader;
 pub mod weights;
