@@ -23,6 +23,7 @@ impl Client {
             let mut events = Vec::new();
             self.listen(move |incoming| {
                 let (settle, value) = match incoming {
+                    Incoming::Interrupted(_) => return ControlFlow::Continue(()),
                     Incoming::Lost(sentence) => (&reject, sentence.clone()),
                     Incoming::Event(event) => match answer_to(event, request_id) {
                         None => return ControlFlow::Continue(()),

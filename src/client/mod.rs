@@ -19,6 +19,8 @@ use crate::protocol::{self, BUILD, Event, Request, RequestId, VERSION};
 pub enum Incoming {
     /// The engine said something.
     Event(Event),
+    /// The engine was lost, and one sentence why; the client starts another and has it take up what was unanswered.
+    Interrupted(String),
     /// The engine is gone, and one sentence why; [`Client::restart`] starts another.
     Lost(String),
 }
