@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn a_request_gets_the_clients_id() {
         let json = r#"{"Tokenize": {"request": 99, "prompt": {"Text": "hi"}}}"#;
-        let expected = Request::Tokenize { request: 7, prompt: Prompt::Text("hi".to_owned()) };
+        let expected = Request::Tokenize { request: 7, model: None, prompt: Prompt::Text("hi".to_owned()) };
         assert_eq!(request_from_json(json, 7), Ok(expected));
 
         let json = r#"{"Generate": {"prompt": {"Text": "hi"}, "options": {"temperature": 0.0}}}"#;
@@ -120,13 +120,18 @@ mod tests {
 
     #[test]
     fn only_the_requests_own_events_count() {
-        let finished =
-            |request| Event::Finished { request, reason: FinishReason::Stop, usage: Usage::default() };
-        assert_eq!(answer_to(&Event::Started { request: 3, prompt_tokens: 1 }, 3), Some(false));
+        let finished = |request| Event::Finished {
+            request,
+            output: 0,
+            reason: FinishReason::Stop,
+            usage: Usage::default(),
+            n_left: 0,
+        };
+        assert_eq!(answer_to(&Event::Started { request: 3, prompt_tokens: vec![1] }, 3), Some(false));
         assert_eq!(answer_to(&finished(3), 3), Some(true));
         assert_eq!(answer_to(&finished(4), 3), None);
         assert_eq!(answer_to(&Event::Failed { request: Some(3), error: String::new() }, 3), Some(true));
         assert_eq!(answer_to(&Event::Failed { request: None, error: String::new() }, 3), None);
-        assert_eq!(answer_to(&Event::Welcome { version: 1 }, 3), None);
+        assert_eq!(answer_to(&Event::Unacquainted, 3), None);
     }
 }
