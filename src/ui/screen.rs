@@ -195,6 +195,7 @@ impl Screen {
     fn hear(self, incoming: &Incoming) {
         self.change(|state| match incoming {
             Incoming::Event(event) => state.apply(event.clone(), now_ms()),
+            Incoming::Interrupted(_) => {}
             Incoming::Lost(sentence) => state.lose_engine(sentence.clone()),
         });
     }
