@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::open::open;
 use super::pace::Pace;
 use super::weights::write_weights;
-use crate::engine::blocks::CacheConfig;
+use crate::engine::blocks::{CacheConfig, Window};
 use crate::engine::{Engine, EngineConfig};
 use crate::format::block::BlockType;
 use crate::format::checkpoint::{Checkpoint, Repack};
@@ -316,10 +316,13 @@ impl<S: Source> Described<S> {
         write_weights(&self.files, &self.plan, &model, &mut progress).await?;
         let cache = |(cache, n_blocks): (usize, &usize)| CacheConfig {
             n_blocks: *n_blocks,
-            ring_blocks: self.plan.ring_blocks(cache, capacity.prefill_rows),
+            window: self.plan.caches[cache].window.map(|tokens| Window {
+                tokens,
+                blocks: self.plan.window_blocks(cache, capacity.prefill_rows).expect("it has a window"),
+            }),
         };
         let caches: Vec<CacheConfig> = model.cache_blocks().iter().enumerate().map(cache).collect();
-        // Less where memory did not suffice; a ring holds a sequence of any length.
+        // Less where memory did not suffice; a window holds a sequence of any length.
         let most = caches.iter().map(CacheConfig::max_tokens).min().expect("a plan has a cache");
         let context = self.context.min(most);
         let kv_note = (context < self.context)
