@@ -118,15 +118,14 @@ impl Hosted {
         if self.runs(connection, request) {
             return Err(RequestError::Duplicate(request));
         }
-        let limits = (self.info.context as usize, self.info.vocab_size as usize);
-        let (outputs, prompt_tokens) = ask.outputs(&self.tokenizer, limits, surroundings)?;
+        let vocab_size = self.info.vocab_size as usize;
+        let (outputs, prompt_tokens) = ask.outputs(&self.tokenizer, vocab_size, surroundings)?;
         let mut added: Vec<SequenceId> = Vec::new();
         let n_outputs = outputs.len() as u32;
-        let mut ended = Vec::new();
-        let mut running = Vec::new();
+        let (mut running, mut stopped) = (Vec::new(), Vec::new());
         for output in outputs {
-            if let Some(end) = output.ended {
-                ended.push((output.session, end));
+            if output.is_stopped {
+                stopped.push(output.session);
                 continue;
             }
             match self.engine.add(output.sequence.clone()) {
@@ -143,9 +142,10 @@ impl Hosted {
         self.sessions.extend(running);
         self.left.insert((connection, request), n_outputs);
         self.events.push((connection, Event::Started { request, prompt_tokens }));
-        for (session, (reason, by_string)) in ended {
-            self.finish_session(session, reason, by_string);
+        for session in stopped {
+            self.finish_session(session, FinishReason::Stop, true);
         }
+        self.settle((surroundings.now_ms)());
         Ok(())
     }
 
@@ -211,8 +211,9 @@ impl Hosted {
         match logits {
             // Not numbers: no token can be chosen from them, and they would be in the cache too.
             Ok(logits) if logits.iter().any(|logit| logit.is_nan()) => {
-                self.engine.retire(step.id, &logits);
+                self.engine.abandon(step.id);
                 self.fail_all(NO_NUMBERS);
+                self.engine.forget_cache();
             }
             Ok(logits) => {
                 self.pace.learn(&step.batch, now_ms - submitted_ms);
@@ -234,11 +235,18 @@ impl Hosted {
     }
 
     /// Goes on with a model that was loaded again.
-    pub fn move_to(&mut self, loaded: Loaded) {
+    pub fn move_to(&mut self, loaded: Loaded, now_ms: f64) {
         let Loaded { model, pace, info, config, .. } = loaded;
         self.engine.move_to(config);
         self.info = ModelInfo { id: self.info.id, ..info };
         (self.model, self.pace) = (Some(model), pace);
+        self.settle(now_ms);
+    }
+
+    /// Tells of outputs that ended without a step.
+    fn settle(&mut self, now_ms: f64) {
+        let progress = self.engine.take_settled();
+        self.tell(progress, now_ms);
     }
 
     fn tell(&mut self, progress: Vec<Progress>, now_ms: f64) {

@@ -7,13 +7,13 @@ const WITHIN_MS: f64 = 60_000.0;
 
 /// When devices were lost.
 #[derive(Debug, Default)]
-pub struct Losses {
+pub(super) struct Losses {
     at_ms: Vec<f64>,
 }
 
 impl Losses {
     /// A device was lost. Whether there is no use in going on; from then on they are counted anew.
-    pub fn count(&mut self, now_ms: f64) -> bool {
+    pub(super) fn count(&mut self, now_ms: f64) -> bool {
         self.at_ms.retain(|at_ms| now_ms - at_ms < WITHIN_MS);
         self.at_ms.push(now_ms);
         let is_too_many = self.at_ms.len() >= TOO_MANY;

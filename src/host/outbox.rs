@@ -251,7 +251,8 @@ mod tests {
     #[test]
     fn an_asked_status_is_not_replaced_and_a_told_one_is() {
         let mut outbox = stalled();
-        let status = |request, n_tabs| Event::Status { request, status: Status { n_tabs, ..Status::default() } };
+        let status =
+            |request, n_tabs| Event::Status { request, status: Status { n_tabs, ..Status::default() } };
         for event in [status(None, 1), status(Some(3), 1), status(None, 2), status(Some(4), 2)] {
             outbox.push(event, Vec::new());
         }

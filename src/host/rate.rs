@@ -9,14 +9,14 @@ const GRAIN_MS: f64 = 100.0;
 
 /// Counts tokens.
 #[derive(Debug, Default)]
-pub struct Rate {
+pub(super) struct Rate {
     /// When each grain began, and its tokens.
     grains: VecDeque<(f64, u32)>,
 }
 
 impl Rate {
     /// So many tokens came.
-    pub fn count(&mut self, n_tokens: u32, now_ms: f64) {
+    pub(super) fn count(&mut self, n_tokens: u32, now_ms: f64) {
         self.forget(now_ms);
         match self.grains.back_mut() {
             Some((start_ms, n)) if now_ms - *start_ms < GRAIN_MS => *n += n_tokens,
@@ -25,7 +25,7 @@ impl Rate {
     }
 
     /// Tokens a second.
-    pub fn per_sec(&mut self, now_ms: f64) -> f64 {
+    pub(super) fn per_sec(&mut self, now_ms: f64) -> f64 {
         self.forget(now_ms);
         let Some((start_ms, _)) = self.grains.front() else { return 0.0 };
         let n: u32 = self.grains.iter().map(|(_, n)| n).sum();

@@ -50,15 +50,21 @@ impl<P: Place> Server<P> {
             return self.turn_to(connection, id);
         }
         let is_same = |job: &&mut Job<P>| job.again.is_none() && job.wanted.is_same(&wanted);
-        if let Some(job) = self.loads.jobs().find(is_same) {
+        let shared = self.loads.jobs().find(is_same).map(|job| {
             job.askers.insert(connection, if_full);
-            let event = job.stage.event();
+            job.stage.event()
+        });
+        if let Some(event) = shared {
             // Only now, so that a load that the tab asked for twice goes on.
             self.leave_other_loads(connection, &wanted);
             return self.tell(connection, event);
         }
         self.loads.leave(connection);
-        let stage = Stage::new(if self.loads.job.is_some() { "Waiting for another model to load" } else { "Loading" });
+        let stage = Stage::new(if self.loads.job.is_some() {
+            "Waiting for another model to load"
+        } else {
+            "Loading"
+        });
         self.tell(connection, stage.event());
         self.loads.queue.push_back(Job {
             wanted,
@@ -137,7 +143,8 @@ impl<P: Place> Server<P> {
         self.gpu = Some(opened.gpu.clone());
         if job.again.is_none() {
             // What once filled the device alone is not tried again beside others.
-            let needed_bytes = job.needed_bytes.map_or(opened.needed_bytes, |known| known.max(opened.needed_bytes));
+            let needed_bytes =
+                job.needed_bytes.map_or(opened.needed_bytes, |known| known.max(opened.needed_bytes));
             match self.room_for(job, needed_bytes) {
                 Ok(going) => {
                     let askers = job.asker_set();
@@ -187,11 +194,12 @@ impl<P: Place> Server<P> {
         let Some(job) = self.loads.interrupt() else { return };
         self.is_news = true;
         self.n_loads += 1;
+        let now_ms = self.now_ms();
         let id = match job.again {
             Some((id, _)) => {
                 let Some(slot) = self.models.slots.get_mut(&id) else { return };
                 slot.is_lost = false;
-                slot.hosted.move_to(loaded);
+                self.with_hosted(id, |hosted| hosted.move_to(loaded, now_ms));
                 id
             }
             None => self.models.insert(Slot::new(job.wanted, job.attachments, sources, Hosted::new(loaded))),

@@ -10,7 +10,7 @@ use super::session::Session;
 use super::{ConnectionId, Surroundings};
 use crate::engine::params::SamplingParams;
 use crate::engine::{self, SequenceRequest};
-use crate::protocol::{FinishReason, GenerateOptions, Prompt, RequestId};
+use crate::protocol::{GenerateOptions, Prompt, RequestId};
 use crate::text::{TextError, Tokenizer};
 
 /// Most outputs of a prompt.
@@ -112,8 +112,8 @@ pub struct Output {
     pub sequence: SequenceRequest,
     /// Which prompt it answers.
     pub prompt_idx: usize,
-    /// It was complete already when another engine was lost, and whether by a stop string.
-    pub ended: Option<(FinishReason, bool)>,
+    /// A stop string had ended it already when another engine was lost.
+    pub is_stopped: bool,
 }
 
 impl Ask<'_> {
@@ -121,7 +121,7 @@ impl Ask<'_> {
     pub fn outputs(
         &self,
         tokenizer: &Rc<Tokenizer>,
-        (context, vocab_size): (usize, usize),
+        vocab_size: usize,
         surroundings: &Surroundings,
     ) -> Result<(Vec<Output>, Vec<u32>), RequestError> {
         let (n, n_prompts) = (self.options.n, self.prompts.len());
@@ -147,15 +147,16 @@ impl Ask<'_> {
                 let output = prompt_idx * n as usize + i;
                 // With a seed each prompt is answered as if it were alone; without one no two outputs are alike.
                 let offset = if self.options.seed.is_some() { i } else { output };
-                let params = SamplingParams { seed: params.seed.wrapping_add(offset as u64), ..params.clone() };
+                let params =
+                    SamplingParams { seed: params.seed.wrapping_add(offset as u64), ..params.clone() };
                 let id = (self.connection, self.request, output as u32);
                 let mut session =
                     Session::new(id, Rc::clone(tokenizer), self.options, prompt, ids.len() as u32, now_ms)?;
                 let generated = self.generated.get(output).cloned().unwrap_or_default();
-                let ended = replay(&mut session, &generated, &params, ids.len(), context);
+                let is_stopped = replay(&mut session, &generated, &params);
                 let sequence =
                     SequenceRequest { client: self.connection, prompt: ids.clone(), generated, params };
-                outputs.push(Output { session, sequence, prompt_idx, ended });
+                outputs.push(Output { session, sequence, prompt_idx, is_stopped });
             }
         }
         Ok((outputs, prompt_tokens))
@@ -184,25 +185,10 @@ impl Ask<'_> {
     }
 }
 
-/// Reads what was generated before; tells how the output ended, if it did.
-fn replay(
-    session: &mut Session,
-    generated: &[u32],
-    params: &SamplingParams,
-    prompt_tokens: usize,
-    context: usize,
-) -> Option<(FinishReason, bool)> {
-    for (index, token) in generated.iter().enumerate() {
+/// Reads what was generated before; whether a stop string ended it. Other ends the engine finds by itself.
+fn replay(session: &mut Session, generated: &[u32], params: &SamplingParams) -> bool {
+    generated.iter().enumerate().any(|(index, token)| {
         let is_end = params.eog_ids.contains(token) || params.stop_token_ids.contains(token);
-        let ends = is_end && index + 1 == generated.len();
-        if session.replay(*token, ends) {
-            return Some((FinishReason::Stop, true));
-        }
-        if ends {
-            return Some((FinishReason::Stop, false));
-        }
-    }
-    let is_at_limit = params.max_tokens.is_some_and(|limit| !generated.is_empty() && generated.len() >= limit);
-    let is_full = !generated.is_empty() && prompt_tokens + generated.len() >= context;
-    (is_at_limit || is_full).then_some((FinishReason::Length, false))
+        session.replay(*token, is_end && index + 1 == generated.len())
+    })
 }

@@ -6,7 +6,7 @@ use crate::protocol::ModelId;
 
 /// Who uses a model, from the view of those who ask for another; those that go first come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub(super) enum Standing {
     /// Nobody does.
     Unused,
     /// Only those who ask for the other.
@@ -17,20 +17,20 @@ pub enum Standing {
 
 /// A model that holds room.
 #[derive(Debug, Clone, Copy)]
-pub struct Holder {
+pub(super) struct Holder {
     /// Which.
-    pub id: ModelId,
+    pub(super) id: ModelId,
     /// Bytes it takes.
-    pub gpu_bytes: u64,
+    pub(super) gpu_bytes: u64,
     /// Larger where it was used later.
-    pub used_at: u64,
+    pub(super) used_at: u64,
     /// Who uses it.
-    pub standing: Standing,
+    pub(super) standing: Standing,
 }
 
 /// Models that must go for `needed_bytes`, in order, or those of others that are in the way. A model that is alone always
 /// has room: whether it fits, the device tells.
-pub fn make_room(
+pub(super) fn make_room(
     needed_bytes: u64,
     budget_bytes: u64,
     holders: &[Holder],

@@ -107,7 +107,11 @@ impl<P: Place> Server<P> {
                 self.close_if_outdated();
             }
             Letter::Garbled { connection } => {
-                self.fail(connection, None, "a message to the engine is no envelope of bytes; reload the page");
+                self.fail(
+                    connection,
+                    None,
+                    "a message to the engine is no envelope of bytes; reload the page",
+                );
             }
             Letter::Message { connection, bytes, attachments } => {
                 match protocol::decode::<Request>(&bytes) {
@@ -147,7 +151,9 @@ impl<P: Place> Server<P> {
                 match self.generate(&ask, model) {
                     Ok(()) => {}
                     // By its number the client would take the running one for ended.
-                    Err(error @ RequestError::Duplicate(_)) => self.fail(connection, None, &error.to_string()),
+                    Err(error @ RequestError::Duplicate(_)) => {
+                        self.fail(connection, None, &error.to_string())
+                    }
                     Err(error) => self.fail(connection, Some(request), &error.to_string()),
                 }
             }
@@ -254,10 +260,10 @@ impl<P: Place> Server<P> {
         }
         let Some(slot) = self.models.slots.get(&id) else { return };
         if slot.is_lost {
-            let is_its = |job: &&mut super::loads::Job<P>| job.again.as_ref().is_some_and(|(again, _)| *again == id);
-            if let Some(event) = self.loads.jobs().find(is_its).map(|job| job.stage.event()) {
-                self.tell(connection, event);
-            }
+            let is_its =
+                |job: &&mut super::loads::Job<P>| job.again.as_ref().is_some_and(|(again, _)| *again == id);
+            let event = self.loads.jobs().find(is_its).map(|job| job.stage.event());
+            event.into_iter().for_each(|event| self.tell(connection, event));
         } else {
             let (event, attachments) = (slot.ready(), slot.attachments.clone());
             self.tell_with(connection, event, attachments);
@@ -390,7 +396,12 @@ impl<P: Place> Server<P> {
         self.tell_with(connection, event, Vec::new());
     }
 
-    pub(super) fn tell_with(&mut self, connection: ConnectionId, event: Event, attachments: Vec<P::Attachment>) {
+    pub(super) fn tell_with(
+        &mut self,
+        connection: ConnectionId,
+        event: Event,
+        attachments: Vec<P::Attachment>,
+    ) {
         let now_ms = self.now_ms();
         let Some(tab) = self.connections.get_mut(&connection) else { return };
         if let Event::Tokens { ids, .. } = &event
@@ -429,9 +440,9 @@ fn is_foreign_greeting(bytes: &[u8]) -> bool {
 /// A request's own number.
 fn name_of(request: &Request) -> Option<RequestId> {
     match request {
-        Request::Generate { request, .. } | Request::Tokenize { request, .. } | Request::Status { request } => {
-            Some(*request)
-        }
+        Request::Generate { request, .. }
+        | Request::Tokenize { request, .. }
+        | Request::Status { request } => Some(*request),
         _ => None,
     }
 }
