@@ -2,7 +2,8 @@
 
 use js_sys::Date;
 use leptos::{html, prelude::*};
-use wasm_bindgen::JsValue;
+use wasm_bindgen::{JsCast as _, JsValue};
+use web_sys::HtmlElement;
 
 use super::{
     chat::{self, Listed, Unreadable},
@@ -31,6 +32,8 @@ pub(crate) fn Chats(open: RwSignal<bool>) -> impl IntoView {
                     let _ = title.focus();
                 }
             });
+        } else if !is_open && was_open == Some(true) {
+            leave_panel();
         }
         is_open
     });
@@ -67,8 +70,7 @@ pub(crate) fn Chats(open: RwSignal<bool>) -> impl IntoView {
                 <ul class="chat-list" on:click=move |_| chosen()>
                     <For
                         each=chats
-                        // A chat that was written to is another entry: its title and time are put in place anew.
-                        key=|listed| (listed.id.clone(), listed.head.as_ref().map_or(0, |head| head.updated_ms as u64))
+                        key=|listed| (listed.id.clone(), title_of(listed))
                         let:listed
                     >
                         <Entry listed />
@@ -82,23 +84,37 @@ pub(crate) fn Chats(open: RwSignal<bool>) -> impl IntoView {
     }
 }
 
+/// The focus does not stay in what is hidden: it goes back to the button that showed it.
+fn leave_panel() {
+    let within = document().active_element().and_then(|element| element.closest("#chats").ok().flatten());
+    let button = document().get_element_by_id("chats-button").filter(|_| within.is_some());
+    if let Some(button) = button {
+        let _ = button.unchecked_into::<HtmlElement>().focus();
+    }
+}
+
 /// One chat.
 #[component]
 fn Entry(listed: Listed) -> impl IntoView {
     let screen = Screen::expect();
-    let Listed { id, head } = listed;
-    let (title, updated_ms) = match head {
-        Ok(head) => (head.title, Some(head.updated_ms)),
-        Err(Unreadable::Newer) => ("Written by a newer version".to_owned(), None),
-        Err(Unreadable::Damaged) => ("Damaged chat".to_owned(), None),
-    };
-    let (own_id, link) = (id.clone(), chat::fragment(&id));
+    let title = title_of(&listed);
+    let id = listed.id;
+    let (own_id, listed_id, link) = (id.clone(), id.clone(), chat::fragment(&id));
     let current = Memo::new(move |_| screen.read(Part::Chat, |state| state.chat.id == own_id));
-    let age = updated_ms.map(|updated_ms| {
-        let full = Date::new(&JsValue::from_f64(updated_ms)).to_locale_string("default", &JsValue::UNDEFINED);
-        let words = words::age((Date::now() - updated_ms) / 1000.0);
-        view! { <span class="chat-age" title=String::from(full)>{words}</span> }
+    let updated_ms = Memo::new(move |_| {
+        screen.read(Part::Chats, |state| {
+            let listed = state.chats.iter().find(|listed| listed.id == listed_id);
+            listed.and_then(|listed| Some(listed.head.as_ref().ok()?.updated_ms))
+        })
     });
+    let age = move || {
+        updated_ms.get().map(|updated_ms| {
+            let date = Date::new(&JsValue::from_f64(updated_ms));
+            let full = date.to_locale_string("default", &JsValue::UNDEFINED);
+            let words = words::age((Date::now() - updated_ms) / 1000.0);
+            view! { <span class="chat-age" title=String::from(full)>{words}</span> }
+        })
+    };
     let delete_label = format!("Delete: {title}");
     let to_delete = title.clone();
     view! {
@@ -122,6 +138,15 @@ fn Entry(listed: Listed) -> impl IntoView {
                 </svg>
             </button>
         </li>
+    }
+}
+
+/// What a chat is called in the list.
+fn title_of(listed: &Listed) -> String {
+    match &listed.head {
+        Ok(head) => head.title.clone(),
+        Err(Unreadable::Newer) => "Written by a newer version".to_owned(),
+        Err(Unreadable::Damaged) => "Damaged chat".to_owned(),
     }
 }
 

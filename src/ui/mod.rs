@@ -113,6 +113,11 @@ fn App() -> impl IntoView {
         }
     });
     on_cleanup(move || escape.remove());
+    // So that tabs are told apart.
+    Effect::new(move |_| {
+        let title = screen.read(Part::Chat, |state| state.chat.title.clone());
+        document().set_title(&title.map_or_else(|| "pagelm".to_owned(), |title| format!("{title} · pagelm")));
+    });
     // Without a model there is nothing else to do, and a question about one waits for an answer.
     let models_shown = Memo::new(move |_| {
         let needed = screen.read(Part::Models, |state| state.model.is_none() || state.in_use.is_some());

@@ -106,6 +106,9 @@ impl Screen {
         let (with_frame, at_once): (Vec<_>, Vec<_>) = changed
             .into_iter()
             .partition(|part| matches!(part, Part::Turn(_) | Part::Status | Part::Live | Part::Loading));
+        if at_once.contains(&Part::Turns) {
+            self.forget_gone_turns();
+        }
         self.announce_with_frame(with_frame);
         self.announce(&at_once);
         self.keep();
@@ -208,6 +211,15 @@ impl Screen {
             Incoming::Lost(sentence) => state.lose_engine(sentence.clone()),
         });
         self.send(request);
+    }
+
+    /// Nothing reads the turns of a chat that left the screen.
+    fn forget_gone_turns(self) {
+        let is_there = |part: &Part| match part {
+            Part::Turn(turn_id) => self.peek(|state| state.turn(*turn_id).is_some()),
+            _ => true,
+        };
+        self.triggers.update_value(|triggers| triggers.retain(|part, _| is_there(part)));
     }
 
     fn announce(self, parts: &[Part]) {

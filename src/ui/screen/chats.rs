@@ -14,7 +14,7 @@ use super::Screen;
 use crate::ui::{
     chat::{self, ChatId},
     chat_store::{Announcement, ChatStore},
-    state::{Deleted, Part, Save, State},
+    state::{Deleted, Save, State},
     web_lock::{self, Claim, WebLock},
 };
 
@@ -139,7 +139,6 @@ impl Screen {
 
     fn leave_chat(self) {
         self.send(self.change(State::leave_chat));
-        self.triggers.update_value(|triggers| triggers.retain(|part, _| !matches!(part, Part::Turn(_))));
     }
 
     /// Puts the chat on screen that the page's URL names now.

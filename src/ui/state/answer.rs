@@ -22,8 +22,10 @@ pub(crate) struct Answering {
 impl State {
     /// Why nothing can be sent now, and what would help; nothing where it can.
     pub(crate) fn obstacle(&self) -> Option<&'static str> {
-        if self.answering.is_some() || self.sending {
+        if self.answering.is_some() {
             Some("An answer is on its way; stop it to send something else.")
+        } else if self.sending {
+            Some("Your message is being sent.")
         } else if self.chat.elsewhere {
             Some("An answer is on its way in another tab.")
         } else if self.chat.opening {

@@ -137,11 +137,11 @@ impl Session {
         text.as_str().map(str::to_string).ok_or_else(|| format!("chromedriver returned no {what}"))
     }
 
-    fn get(&self, path: &str) -> Result<Value, String> {
+    pub(crate) fn get(&self, path: &str) -> Result<Value, String> {
         self.call("GET", &format!("/session/{}/{path}", self.id), None)
     }
 
-    fn post(&self, path: &str, body: Value) -> Result<Value, String> {
+    pub(crate) fn post(&self, path: &str, body: Value) -> Result<Value, String> {
         self.call("POST", &format!("/session/{}/{path}", self.id), Some(body))
     }
 

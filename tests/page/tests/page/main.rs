@@ -1,6 +1,7 @@
 //! What a person does with the page, in Chromium, with the real model on Chromium's software device.
 
 mod bad_input;
+mod chats;
 mod conversation;
 mod expectations;
 mod files;
