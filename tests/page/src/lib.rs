@@ -3,7 +3,6 @@
 pub mod browser;
 pub mod page;
 pub mod server;
-pub mod tabs;
 pub mod webdriver;
 
 pub use browser::{Gpu, in_page};

@@ -160,13 +160,6 @@ impl Page {
         Ok(texts)
     }
 
-    /// Waits until all that is shown has a text.
-    pub fn see_anywhere(&self, text: &str, limit: Duration) -> Result<(), String> {
-        self.within(limit, &format!("{text:?} on the page"), || {
-            Ok(self.shown()?.contains(text).then_some(()))
-        })
-    }
-
     /// The conversation's text.
     pub fn conversation(&self) -> Result<String, String> {
         let log = self

@@ -137,11 +137,11 @@ impl Session {
         text.as_str().map(str::to_string).ok_or_else(|| format!("chromedriver returned no {what}"))
     }
 
-    pub(crate) fn get(&self, path: &str) -> Result<Value, String> {
+    fn get(&self, path: &str) -> Result<Value, String> {
         self.call("GET", &format!("/session/{}/{path}", self.id), None)
     }
 
-    pub(crate) fn post(&self, path: &str, body: Value) -> Result<Value, String> {
+    fn post(&self, path: &str, body: Value) -> Result<Value, String> {
         self.call("POST", &format!("/session/{}/{path}", self.id), Some(body))
     }
 
