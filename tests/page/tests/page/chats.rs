@@ -3,7 +3,7 @@
 use crate::folders::{LOAD, fixture};
 use page_tests::{Gpu, Page, in_page};
 use serde_json::json;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A tiny model whose context holds an answer of minutes.
 const MODEL: &str = "llama-yarn-tiny";
@@ -31,31 +31,37 @@ fn answer_length(page: &Page) -> Result<usize, String> {
 }
 
 fn wait_for_growth(page: &Page) -> Result<(), String> {
-    let (start, before) = (Instant::now(), answer_length(page)?);
-    while answer_length(page)? <= before {
-        if start.elapsed() > ANSWER {
-            return Err(format!("the answer does not grow beyond {before} characters"));
-        }
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    Ok(())
+    let before = answer_length(page)?;
+    page.within(ANSWER, "an answer that grows", || Ok((answer_length(page)? > before).then_some(())))
+}
+
+/// Waits until the page says something, wherever that is.
+fn see_anywhere(page: &Page, text: &str) -> Result<(), String> {
+    page.within(AT_ONCE, &format!("{text:?}"), || Ok(page.shown()?.contains(text).then_some(())))
+}
+
+fn url(page: &Page) -> Result<String, String> {
+    let url = page.session().run("return location.href", json!([]))?;
+    url.as_str().map(str::to_string).ok_or_else(|| "the page has no URL".into())
+}
+
+fn reload(page: &Page) -> Result<(), String> {
+    // Not within the call, which would not be answered.
+    page.session().run("window.isOld = true; setTimeout(() => location.reload())", json!([]))?;
+    page.within(AT_ONCE, "the page anew", || {
+        Ok(page.session().run("return !window.isOld", json!([])).is_ok_and(|new| new == true).then_some(()))
+    })?;
+    page.wait_for_page()
 }
 
 /// The titles in the list of chats, once there are so many.
 fn listed(page: &Page, n_chats: usize) -> Result<Vec<String>, String> {
-    let start = Instant::now();
-    loop {
-        let script = "return [...document.querySelectorAll('#chats .chat-title')].map(e => e.textContent)";
+    let script = "return [...document.querySelectorAll('#chats .chat-title')].map(e => e.textContent)";
+    page.within(AT_ONCE, &format!("{n_chats} chats in the list"), || {
         let titles = page.session().run(script, json!([]))?;
         let titles: Vec<String> = serde_json::from_value(titles).map_err(|error| error.to_string())?;
-        if titles.len() == n_chats {
-            return Ok(titles);
-        }
-        if start.elapsed() > AT_ONCE {
-            return Err(format!("waited for {n_chats} chats, found {titles:?}"));
-        }
-        std::thread::sleep(Duration::from_millis(200));
-    }
+        Ok(Some(titles).filter(|titles| titles.len() == n_chats))
+    })
 }
 
 fn press_link(page: &Page, title: &str) -> Result<(), String> {
@@ -73,12 +79,12 @@ fn a_reload_keeps_what_came_of_an_answer() {
         prepare(page)?;
         page.ask(BEGINNING)?;
         page.see_answer_of(20, BEGINNING, ANSWER)?;
-        let url = page.session().url()?;
+        let url = url(page)?;
         assert!(url.contains("#chat="), "{url} does not name the chat");
         // So long at most it takes until the last words are safe.
         std::thread::sleep(Duration::from_millis(600));
         let before = page.conversation()?;
-        page.session().reload()?;
+        reload(page)?;
         page.see(STOPPED_BY_RELOAD, AT_ONCE)?;
         let after = page.conversation()?;
         let begins = |text: &str| text.chars().take(BEGINNING.len() + 15).collect::<String>();
@@ -105,31 +111,30 @@ fn a_chat_in_two_tabs_is_the_same_chat() {
         prepare(page)?;
         page.ask(BEGINNING)?;
         page.see_answer_of(5, BEGINNING, ANSWER)?;
-        let (first, url) = (page.session().tab()?, page.session().url()?);
+        let second = page.open_window()?;
+        second.session().open(&url(page)?)?;
+        second.see(BEGINNING, AT_ONCE)?;
+        see_anywhere(&second, ELSEWHERE)?;
+        second.wait_for_button(&format!("Model: {MODEL}"), LOAD)?;
+        see_anywhere(&second, "2 tabs")?;
+        wait_for_growth(&second)?;
+        second.type_message("me too")?;
+        second.press("Send")?;
+        assert_eq!(second.message()?, "me too", "what cannot be sent stays in the box");
 
-        let second = page.session().open_tab()?;
-        page.session().open(&url)?;
-        page.see(BEGINNING, AT_ONCE)?;
-        page.see_anywhere(ELSEWHERE, AT_ONCE)?;
-        page.wait_for_button(&format!("Model: {MODEL}"), LOAD)?;
-        page.see_anywhere("2 tabs", AT_ONCE)?;
-        wait_for_growth(page)?;
-        page.type_message("me too")?;
-        page.press("Send")?;
-        assert_eq!(page.message()?, "me too", "what cannot be sent stays in the box");
-
-        page.session().show_tab(&first)?;
         page.press("Stop")?;
         page.see("Stopped.", AT_ONCE)?;
-        page.session().show_tab(&second)?;
-        page.see("Stopped.", AT_ONCE)?;
-        page.press("Send")?;
-        page.see("me too", AT_ONCE)?;
+        second.see("Stopped.", AT_ONCE)?;
+        second.press("Send")?;
+        second.see("me too", AT_ONCE)?;
 
-        page.session().show_tab(&first)?;
         page.see("me too", AT_ONCE)?;
-        page.see_anywhere(ELSEWHERE, AT_ONCE)?;
-        Ok(())
+        see_anywhere(page, ELSEWHERE)?;
+        // A tab that is gone answers no more; what came of its answer stays.
+        second.see_answer_of(5, "me too", ANSWER)?;
+        second.close()?;
+        page.see(STOPPED_BY_RELOAD, AT_ONCE)?;
+        page.wait_for_button("Send", AT_ONCE)
     });
 }
 
@@ -158,7 +163,7 @@ fn chats_are_listed_opened_and_deleted() {
         page.press("Delete: The second")?;
         assert_eq!(listed(page, 1)?, ["The first"]);
 
-        page.session().reload()?;
+        reload(page)?;
         page.press("Chats")?;
         assert_eq!(listed(page, 1)?, ["The first"], "what was deleted came back");
         press_link(page, "The first")?;
@@ -172,8 +177,8 @@ fn chats_are_listed_opened_and_deleted() {
 #[test]
 fn a_browser_that_keeps_nothing_is_told_of_once() {
     in_page("chat-no-storage", Gpu::Software, |page| {
-        page.session()
-            .run_before_pages("Object.defineProperty(window, 'indexedDB', { value: undefined })")?;
+        let hide = "Object.defineProperty(window, 'indexedDB', { value: undefined })";
+        page.session().tool("Page.addScriptToEvaluateOnNewDocument", json!({ "source": hide }))?;
         prepare(page)?;
         let alert = page.see_alert(AT_ONCE)?;
         assert!(alert.contains("does not keep chats"), "{alert}");
@@ -195,7 +200,6 @@ fn a_browser_that_keeps_nothing_is_told_of_once() {
 fn a_chat_that_cannot_be_read_is_left_alone() {
     in_page("chat-unreadable", Gpu::Missing, |page| {
         let script = "
-            const done = arguments[arguments.length - 1];
             const open = indexedDB.open('pagelm.chats');
             open.onsuccess = () => {
                 const write = open.result.transaction(['heads', 'bodies'], 'readwrite');
@@ -203,13 +207,17 @@ fn a_chat_that_cannot_be_read_is_left_alone() {
                 write.objectStore('bodies').put('{\"version\": 99}', 'newer');
                 write.objectStore('heads').put('{', 'damaged');
                 write.objectStore('bodies').put(17, 'damaged');
-                write.oncomplete = () => done(null);
+                write.oncomplete = () => { window.isWritten = true; };
             };";
-        page.session().run_until_done(script)?;
+        page.session().run(script, json!([]))?;
+        page.within(AT_ONCE, "chats in the store", || {
+            let is_written = page.session().run("return !!window.isWritten", json!([]))?;
+            Ok((is_written == true).then_some(()))
+        })?;
         for (id, words) in [("newer", "newer version"), ("damaged", "damaged"), ("missing", "no such chat")] {
             page.session().open(&format!("{}?{id}#chat={id}", page.server().url()))?;
-            page.see_anywhere(words, AT_ONCE)?;
-            assert!(!page.session().url()?.contains('#'), "the URL still names a chat that is not shown");
+            see_anywhere(page, words)?;
+            assert!(!url(page)?.contains('#'), "the URL still names a chat that is not shown");
         }
         page.press("Chats")?;
         assert_eq!(listed(page, 2)?.len(), 2);
