@@ -237,13 +237,13 @@ fn LoadSettings() -> impl IntoView {
     let keep_minutes = Memo::new(move |_| {
         screen.read(Part::Preferences, |state| {
             let secs = state.preferences.load.keep_unused_secs;
-            secs.map_or_else(String::new, |secs| (f64::from(secs) / 60.0).to_string())
+            secs.map_or_else(String::new, |secs| (secs / 60).to_string())
         })
     });
     let commit_keep = move |text: String| {
         let secs = match text.trim() {
             "" => None,
-            text => Some((Range::Real(0.0, MAX_KEEP_MINUTES).parse(KEEP_LABEL, text)? * 60.0).round() as u32),
+            text => Some(Range::Whole(0.0, MAX_KEEP_MINUTES).parse(KEEP_LABEL, text)? as u32 * 60),
         };
         screen.edit(|preferences| preferences.load.keep_unused_secs = secs);
         Ok(())

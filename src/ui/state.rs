@@ -140,6 +140,7 @@ impl State {
     /// another engine does not take it up.
     pub(crate) fn lose_engine(&mut self, sentence: String) -> Option<Request> {
         let request = self.answering.map(|answering| answering.request);
+        let is_news = self.engine != Engine::Lost;
         self.set_engine(Engine::Lost);
         self.loading = None;
         self.in_use = None;
@@ -148,7 +149,10 @@ impl State {
         self.touch(Part::Models);
         self.touch(Part::Live);
         self.end_answer(Stage::Broken);
-        self.notify(sentence);
+        // The client says it again of whatever is sent to nobody, that cancel among them.
+        if is_news {
+            self.notify(sentence);
+        }
         self.hear_sign(self.last_sign_ms);
         request.map(|request| Request::Cancel { request })
     }

@@ -177,7 +177,7 @@ fn a_lost_engine_ends_everything_and_a_load_revives_it() {
     assert_eq!(state.take_returned().as_deref(), Some("Hi"));
     assert!(state.obstacle().unwrap().contains("Load a model"));
 
-    state.lose_engine("The engine stopped.".to_owned());
+    state.lose_engine("The engine is not running.".to_owned());
     assert_eq!(notices(&state), ["The engine stopped."], "said once");
 
     state.load("Tiny", url(), None, 0.0);
