@@ -98,7 +98,7 @@ impl Screen {
                 }
                 self.send(request);
                 self.save();
-                if self.store().is_some() {
+                if !matches!(self.storage(), Storage::Missing) {
                     show_fragment(Some(&id));
                 }
             });

@@ -5,5 +5,5 @@ pub mod page;
 pub mod server;
 pub mod webdriver;
 
-pub use browser::{Gpu, in_page};
+pub use browser::{Gpu, Hosting, in_page, in_tabs};
 pub use page::Page;
