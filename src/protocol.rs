@@ -140,6 +140,11 @@ pub enum Event {
     Ready {
         /// What was loaded, and where it runs.
         model: ModelInfo,
+        /// Where it came from, so that any tab can have it loaded again by another engine. Attached files travel beside
+        /// the event, in their order.
+        source: ModelSource,
+        /// How it is run.
+        options: LoadOptions,
     },
     /// The model could not be loaded; the tab's model before it, if any, is gone only if `unloaded`.
     LoadFailed {

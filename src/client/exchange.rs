@@ -51,13 +51,16 @@ fn answer_to(event: &Event, request_id: RequestId) -> Option<bool> {
         | Event::PromptLogprobs { request, .. }
         | Event::Prefilling { request, .. }
         | Event::Tokens { request, .. } => (Some(*request), false),
-        Event::Tokenized { request, .. }
-        | Event::Status { request, .. }
-        | Event::Finished { request, .. } => (Some(*request), true),
-        Event::Failed { request, .. } => (*request, true),
-        Event::Welcome { .. } | Event::Loading { .. } | Event::Ready { .. } | Event::LoadFailed { .. } => {
-            (None, false)
-        }
+        Event::Tokenized { request, .. } => (Some(*request), true),
+        Event::Finished { request, n_left, .. } => (Some(*request), *n_left == 0),
+        Event::Status { request, .. } | Event::Failed { request, .. } => (*request, true),
+        Event::Unacquainted
+        | Event::InUse { .. }
+        | Event::Unloaded { .. }
+        | Event::Welcome { .. }
+        | Event::Loading { .. }
+        | Event::Ready { .. }
+        | Event::LoadFailed { .. } => (None, false),
     };
     (request == Some(request_id)).then_some(last)
 }
@@ -75,9 +78,7 @@ fn request_from_json(json: &str, request_id: RequestId) -> Result<Request, Strin
         Ok(request @ (Request::Generate { .. } | Request::Tokenize { .. } | Request::Status { .. })) => {
             Ok(request)
         }
-        Ok(Request::Hello { .. } | Request::Load { .. } | Request::Cancel { .. }) => {
-            Err("only Generate, Tokenize and Status have an answer of their own".to_owned())
-        }
+        Ok(_) => Err("only Generate, Tokenize and Status have an answer of their own".to_owned()),
         Err(error) => Err(format!("not a request: {error}")),
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use wasm_bindgen::JsValue;
 
 use self::port::Port;
-use crate::protocol::{self, Event, Request, RequestId, VERSION};
+use crate::protocol::{self, BUILD, Event, Request, RequestId, VERSION};
 
 /// What reaches the page.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,7 +57,10 @@ impl Client {
         match opened {
             Ok(port) => {
                 self.port.replace(Some(port));
-                self.send(&Request::Hello { version: VERSION }, &[]);
+                self.send(
+                    &Request::Hello { version: VERSION, build: BUILD.into(), lock: String::new() },
+                    &[],
+                );
             }
             Err(sentence) => self.hear(&Incoming::Lost(sentence)),
         }

@@ -309,9 +309,11 @@ impl<S: Source> Described<S> {
             context,
             vocab_size,
             max_sequences: logit_rows,
+            max_waiting_of_client: 256,
             max_logit_rows: logit_rows,
         });
         let info = ModelInfo {
+            id: 0,
             name: self.model_name(),
             architecture: self.config.architecture.clone(),
             n_parameters: self.n_parameters(),

@@ -9,7 +9,8 @@ use crate::engine::{self, Progress, SequenceId, SequenceRequest};
 use crate::gpu::{Gpu, GpuError};
 use crate::plan::Device as _;
 use crate::protocol::{
-    self, Event, FinishReason, GenerateOptions, LoadOptions, Message, ModelInfo, Prompt, RequestId, VERSION,
+    self, BUILD, Event, FinishReason, GenerateOptions, LoadOptions, Message, ModelInfo, Prompt, RequestId,
+    VERSION,
 };
 use crate::store::Source;
 use crate::text::{Chat, ChatToolCall, ChatTurn, TextError, Tokenizer};
@@ -22,6 +23,7 @@ pub mod native;
 pub mod open;
 pub mod options;
 pub mod pace;
+pub mod serve;
 pub mod session;
 #[cfg(feature = "web")]
 pub mod web;
@@ -184,9 +186,19 @@ impl Host {
     pub fn greet(&mut self, connection: ConnectionId, version: u32) {
         if version == VERSION {
             self.connections.insert(connection);
-            self.outbox.push((connection, Event::Welcome { version: VERSION }));
+            self.outbox.push((
+                connection,
+                Event::Welcome { version: VERSION, build: BUILD.into(), epoch: String::new() },
+            ));
             if let Some(loaded) = &self.loaded {
-                self.outbox.push((connection, Event::Ready { model: loaded.info.clone() }));
+                self.outbox.push((
+                    connection,
+                    Event::Ready {
+                        model: loaded.info.clone(),
+                        source: protocol::ModelSource::Url { url: String::new() },
+                        options: LoadOptions::default(),
+                    },
+                ));
             }
         } else {
             let error = format!(
@@ -228,9 +240,14 @@ impl Host {
         let params = options::sampling_params(options, tokenizer, (self.surroundings.entropy)())?;
         let session =
             Session::new(connection, request, Rc::clone(tokenizer), options, prompt, prompt_tokens, now_ms)?;
-        let sequence = loaded.engine.add(SequenceRequest { prompt: ids, params })?;
+        let sequence = loaded.engine.add(SequenceRequest {
+            client: connection,
+            prompt: ids,
+            generated: Vec::new(),
+            params,
+        })?;
         self.sessions.insert(sequence, session);
-        self.outbox.push((connection, Event::Started { request, prompt_tokens }));
+        self.outbox.push((connection, Event::Started { request, prompt_tokens: vec![prompt_tokens] }));
         Ok(())
     }
 
@@ -255,16 +272,17 @@ impl Host {
         let status = self.loaded.as_ref().map_or_else(protocol::Status::default, |loaded| {
             let stats = loaded.engine.stats();
             protocol::Status {
-                memory_bytes: None,
+                n_loads: 1,
                 running: stats.running as u32,
                 waiting: stats.waiting as u32,
                 free_blocks: stats.free_blocks as u32,
                 n_blocks: stats.n_blocks as u32,
                 steps: loaded.model.counters().steps,
+                ..protocol::Status::default()
             }
         });
         let status = protocol::Status { memory_bytes: (self.surroundings.memory_bytes)(), ..status };
-        self.outbox.push((connection, Event::Status { request, status }));
+        self.outbox.push((connection, Event::Status { request: Some(request), status }));
     }
 
     /// Stops an answer; one that has ended already is none of anybody's concern.
@@ -341,9 +359,11 @@ impl Host {
         let mut progress = progress.into_iter().peekable();
         while let Some(next) = progress.next() {
             match next {
+                Progress::Admitted { .. } => {}
                 Progress::Prefilled { sequence, done, total } => {
                     self.push(sequence, |session| Event::Prefilling {
                         request: session.request,
+                        output: 0,
                         done_tokens: done as u32,
                         total_tokens: total as u32,
                     });

@@ -83,7 +83,7 @@ impl Session {
         }
         let logprobs =
             logprobs.map(|logprobs| token_logprob(&self.tokenizer, logprobs)).into_iter().collect();
-        (Event::Tokens { request: self.request, text, ids: vec![token], logprobs }, stopped)
+        (Event::Tokens { request: self.request, output: 0, text, ids: vec![token], logprobs }, stopped)
     }
 
     /// The answer ended: what was held back, then the end.
@@ -99,13 +99,20 @@ impl Session {
             if !text.is_empty() {
                 events.push(Event::Tokens {
                     request: self.request,
+                    output: 0,
                     text,
                     ids: Vec::new(),
                     logprobs: Vec::new(),
                 });
             }
         }
-        events.push(Event::Finished { request: self.request, reason, usage: self.usage });
+        events.push(Event::Finished {
+            request: self.request,
+            output: 0,
+            reason,
+            usage: self.usage,
+            n_left: 0,
+        });
         events
     }
 
@@ -113,7 +120,7 @@ impl Session {
     pub fn prompt_logprobs(&self, tokens: Vec<Option<TokenLogprobs>>) -> Event {
         let tokens =
             tokens.into_iter().map(|token| token.map(|t| token_logprob(&self.tokenizer, t))).collect();
-        Event::PromptLogprobs { request: self.request, tokens }
+        Event::PromptLogprobs { request: self.request, output: 0, tokens }
     }
 }
 

@@ -12,7 +12,7 @@ use wasm_bindgen::prelude::*;
 
 use super::load::{self, LoadError};
 use super::{ConnectionId, Host, Surroundings};
-use crate::protocol::{self, Event, LoadOptions, ModelInfo, ModelSource, Request};
+use crate::protocol::{self, AttachedFile, Event, LoadOptions, ModelInfo, ModelSource, Request};
 use crate::store::{Source as _, web::WebSource};
 
 #[wasm_bindgen]
@@ -104,16 +104,17 @@ async fn receive(host: &mut Host, letter: Letter, ports: &RefCell<Vec<Port>>) {
         Err(error) => return post(ports, connection, &Event::Failed { request: None, error }),
     };
     match request {
-        Request::Hello { version } => host.greet(connection, version),
-        Request::Load { source, options } => {
+        Request::Hello { version, .. } => host.greet(connection, version),
+        Request::Load { source, options, .. } => {
             load_model(host, connection, source, &options, &attachments, ports).await;
         }
-        Request::Generate { request, prompt, options } => {
-            host.generate(connection, request, &prompt, &options);
+        Request::Generate { request, prompts, options, .. } => {
+            host.generate(connection, request, &prompts[0], &options);
         }
-        Request::Tokenize { request, prompt } => host.tokenize(connection, request, &prompt),
+        Request::Tokenize { request, prompt, .. } => host.tokenize(connection, request, &prompt),
         Request::Status { request } => host.status(connection, request),
         Request::Cancel { request } => host.cancel(connection, request),
+        Request::Received { .. } | Request::Bye | Request::Break { .. } => {}
     }
 }
 
@@ -126,7 +127,9 @@ async fn load_model(
     ports: &RefCell<Vec<Port>>,
 ) {
     let event = match try_load(host, connection, source, options, attachments, ports).await {
-        Ok(model) => Event::Ready { model },
+        Ok(model) => {
+            Event::Ready { model, source: ModelSource::Url { url: String::new() }, options: options.clone() }
+        }
         Err(error) => Event::LoadFailed { error, unloaded: host.loaded().is_none() },
     };
     post_all(host, ports);
@@ -174,14 +177,14 @@ fn in_words(error: LoadError) -> String {
 async fn sources(source: ModelSource, attachments: &[JsValue]) -> Result<Vec<WebSource>, String> {
     match source {
         ModelSource::Url { url } => WebSource::model_files(&url).await.map_err(|error| error.to_string()),
-        ModelSource::Attachments { names } => {
-            let file = |(index, name): (usize, String)| {
+        ModelSource::Attachments { files } => {
+            let file = |(index, AttachedFile { name, .. }): (usize, AttachedFile)| {
                 let attachment = attachments.get(index).and_then(|value| value.dyn_ref::<web_sys::Blob>());
                 let blob = attachment
                     .ok_or_else(|| format!("{name}: the file did not reach the engine; open it again"))?;
                 Ok(WebSource::from_blob(name, blob.clone()))
             };
-            names.into_iter().enumerate().map(file).collect()
+            files.into_iter().enumerate().map(file).collect()
         }
     }
 }

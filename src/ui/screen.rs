@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     client::{Client, Incoming},
-    protocol::{GenerateOptions, ModelSource, Request},
+    protocol::{AttachedFile, GenerateOptions, ModelSource, Request},
 };
 
 /// Where settings are kept in the browser.
@@ -116,10 +116,15 @@ impl Screen {
         let (paths, files): (Vec<String>, Vec<File>) = files.into_iter().unzip();
         match choose(&paths) {
             Ok(Choice { name, files: chosen }) => {
-                let names = chosen.iter().map(|file| paths[*file].clone()).collect();
+                let attached = |file: &usize| AttachedFile {
+                    name: paths[*file].clone(),
+                    len_bytes: files[*file].size() as u64,
+                    modified_ms: files[*file].last_modified() as u64,
+                };
+                let attached = chosen.iter().map(attached).collect();
                 let attachments: Vec<JsValue> =
                     chosen.iter().map(|file| files[*file].clone().into()).collect();
-                self.load(&name, ModelSource::Attachments { names }, None, &attachments);
+                self.load(&name, ModelSource::Attachments { files: attached }, None, &attachments);
             }
             Err(sentence) => self.change(|state| state.refuse(sentence)),
         }

@@ -14,8 +14,8 @@ use super::{
     turn::{Speaker, Stage, Turn, TurnId},
 };
 use crate::protocol::{
-    Event, FinishReason, GenerateOptions, Message, ModelInfo, ModelSource, Prompt, Request, RequestId,
-    VERSION,
+    Event, FinishReason, GenerateOptions, IfFull, Message, ModelInfo, ModelSource, Prompt, Request,
+    RequestId, VERSION,
 };
 
 mod silence;
@@ -166,7 +166,7 @@ impl State {
         self.hear_sign(now_ms);
         self.touch(Part::Models);
         self.touch(Part::Loading);
-        Request::Load { source, options: self.preferences.load.clone() }
+        Request::Load { source, options: self.preferences.load.clone(), if_full: IfFull::Ask }
     }
 
     /// Why nothing can be sent now, and what would help; nothing where it can.
@@ -201,7 +201,14 @@ impl State {
         self.forget_notices();
         self.touch(Part::Answering);
         self.touch(Part::Status);
-        Some(Request::Generate { request, prompt, options: self.preferences.options().clone() })
+        let options = self.preferences.options().clone();
+        Some(Request::Generate {
+            request,
+            model: None,
+            prompts: vec![prompt],
+            options,
+            generated: Vec::new(),
+        })
     }
 
     /// Whether the model only continues text, for want of a chat template.
@@ -312,14 +319,14 @@ impl State {
     pub(crate) fn apply(&mut self, event: Event, now_ms: f64) {
         self.hear_sign(now_ms);
         match event {
-            Event::Welcome { version } => self.welcome(version),
+            Event::Welcome { version, .. } => self.welcome(version),
             Event::Loading { stage, done_bytes, total_bytes } => {
                 if let Some(loading) = &mut self.loading {
                     loading.progress.report(stage, done_bytes, total_bytes, now_ms);
                     self.touch(Part::Loading);
                 }
             }
-            Event::Ready { model } => self.ready(model),
+            Event::Ready { model, .. } => self.ready(model),
             Event::LoadFailed { error, unloaded } => {
                 self.loading = None;
                 if unloaded {
@@ -330,15 +337,15 @@ impl State {
             }
             Event::Started { request, prompt_tokens } => {
                 if self.answers(request) {
-                    self.count(|tally| tally.prompt_tokens = prompt_tokens);
+                    self.count(|tally| tally.prompt_tokens = prompt_tokens.iter().sum());
                 }
             }
-            Event::Prefilling { request, done_tokens, total_tokens } => {
+            Event::Prefilling { request, output: _, done_tokens, total_tokens } => {
                 if let Some(turn) = self.answer(request) {
                     turn.stage = Stage::Reading { done_tokens, total_tokens };
                 }
             }
-            Event::Tokens { request, text, ids, logprobs: _ } => {
+            Event::Tokens { request, output: _, text, ids, logprobs: _ } => {
                 if let Some(turn) = self.answer(request) {
                     turn.text.push_str(&text);
                     turn.stage = Stage::Growing;
@@ -346,7 +353,7 @@ impl State {
                     self.count(|tally| tally.add(n_tokens, now_ms));
                 }
             }
-            Event::Finished { request, reason, usage } => {
+            Event::Finished { request, output: _, reason, usage, n_left: _ } => {
                 if self.answers(request) {
                     self.count(|tally| tally.settle(usage));
                     self.end_answer(Stage::Done(reason));
@@ -361,6 +368,7 @@ impl State {
             Event::Failed { request: None, error } => self.notify(error),
             // The page asks for none of these; a developer's request does, and hears of it elsewhere.
             Event::PromptLogprobs { .. } | Event::Tokenized { .. } | Event::Status { .. } => {}
+            Event::Unacquainted | Event::InUse { .. } | Event::Unloaded { .. } => {}
         }
     }
 

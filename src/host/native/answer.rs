@@ -47,6 +47,9 @@ impl Answer {
             | Event::LoadFailed { .. }
             | Event::Prefilling { .. }
             | Event::Tokenized { .. }
+            | Event::Unacquainted
+            | Event::InUse { .. }
+            | Event::Unloaded { .. }
             | Event::Status { .. } => {}
         }
         Ok(String::new())
@@ -54,7 +57,7 @@ impl Answer {
 
     /// What it took, in a line.
     pub(super) fn summary(&self) -> String {
-        let Usage { prompt_tokens, generated_tokens, prefill_ms, decode_ms } = self.usage;
+        let Usage { prompt_tokens, generated_tokens, prefill_ms, decode_ms, .. } = self.usage;
         let rate = |n: u32, ms: f64| {
             if ms > 0.0 { format!(" ({:.1} tokens/s)", f64::from(n) * 1000.0 / ms) } else { String::new() }
         };
