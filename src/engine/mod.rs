@@ -61,6 +61,7 @@ impl EngineConfig {
     fn check(&self) {
         assert!(!self.caches.is_empty() && self.vocab_size > 0, "a model has a cache and a vocabulary");
         assert!(self.caches.iter().all(|cache| cache.n_blocks > 0), "a pool holds something");
+        assert!(self.caches.iter().all(CacheConfig::holds_its_window), "a sequence owns what a row sees");
         assert!(self.context > 1, "a context holds a prompt and an answer");
         assert!(self.max_sequences > 0 && self.max_logit_rows > 0, "a step has room for a sequence");
         assert!(self.max_waiting_of_client > 0, "a sequence waits before it runs");
@@ -179,9 +180,9 @@ pub enum FinishReason {
 /// How things stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stats {
-    /// Sequences that own blocks, those cancelled in flight included.
+    /// Sequences that were admitted, those cancelled in flight included.
     pub running: usize,
-    /// Sequences that own none yet, or no longer.
+    /// Sequences that own no blocks yet, or no longer.
     pub waiting: usize,
     /// Steps submitted and not retired.
     pub steps_in_flight: usize,
@@ -234,6 +235,11 @@ impl Engine {
             n_steps: 0,
             n_sequences: 0,
         }
+    }
+
+    /// What it has to work with.
+    pub fn config(&self) -> &EngineConfig {
+        &self.config
     }
 
     /// Takes in a request that can run, at the end of those of its client that wait. One whose `generated` ends it
