@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::ConnectionId;
 use super::hosted::Hosted;
 use super::load::{LoadError, Loaded};
-use super::loads::{Done, Job, Opened, Stage};
+use super::loads::{DeviceWanted, Done, Job, Opened, Stage};
 use super::models::{Slot, Wanted};
 use super::room::make_room;
 use super::serve::Place;
@@ -113,7 +113,8 @@ impl<P: Place> Server<P> {
         };
         let Some(place) = self.loads.queue.iter().position(has_chance) else { return };
         if let Some(job) = self.loads.queue.remove(place) {
-            self.loads.open(&self.place, self.gpu.clone(), job);
+            let device = DeviceWanted { gpu: self.gpu.clone(), is_patient: self.n_losses > 0 };
+            self.loads.open(&self.place, device, job);
         }
     }
 

@@ -59,14 +59,19 @@ fn numbers(status: &Status) -> Vec<(String, String)> {
             count(status.cached_blocks)
         ),
     ));
-    numbers.push((
-        format!(
-            "{} in total, {} mine",
-            words::speed(status.tokens_per_sec),
-            words::speed(status.own_tokens_per_sec)
-        ),
-        "Tokens generated a second over the last seconds: all tabs together, and this tab alone".to_owned(),
-    ));
+    // Rates of nothing are left out.
+    let is_busy = status.running + status.waiting > 0;
+    numbers.extend(is_busy.then(|| {
+        (
+            format!(
+                "{} in total, {} mine",
+                words::speed(status.tokens_per_sec),
+                words::speed(status.own_tokens_per_sec)
+            ),
+            "Tokens generated a second over the last seconds: all tabs together, and this tab alone"
+                .to_owned(),
+        )
+    }));
     numbers
 }
 
@@ -104,6 +109,12 @@ mod tests {
         );
         let titles: Vec<String> = numbers(&status).into_iter().map(|(_, title)| title).collect();
         assert!(titles[1].contains("2 are this tab's own") && titles[3].contains("7 of the free ones"));
+    }
+
+    #[test]
+    fn rest_has_no_rate() {
+        let status = Status { n_tabs: 1, n_blocks: 4, free_blocks: 4, ..Status::default() };
+        assert_eq!(texts(&status), ["1 tab", "0 in the batch", "0 waiting", "KV 0 of 4 blocks"]);
     }
 
     #[test]

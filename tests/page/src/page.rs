@@ -76,7 +76,7 @@ impl Page {
     }
 
     /// Ends the process that shows the tab, and all that runs in it.
-    pub fn crash(self) {
+    pub fn crash(&self) {
         // The call cannot succeed: who would answer it?
         let _ = self.session().open("chrome://crash");
     }
