@@ -233,7 +233,7 @@ impl State {
             self.set_engine(Engine::Running);
             self.withdraw(OTHER_BUILD);
         } else {
-            self.notify(OTHER_BUILD.to_owned());
+            self.notify_lastingly(OTHER_BUILD.to_owned());
         }
     }
 

@@ -188,7 +188,7 @@ impl State {
         if let Err(sentence) = result
             && !self.storage_failed
         {
-            self.notify(sentence);
+            self.notify_lastingly(sentence);
         }
         self.storage_failed = failed;
     }

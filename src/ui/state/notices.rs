@@ -7,6 +7,8 @@ use super::{Part, State};
 pub(crate) struct Notice {
     pub(crate) id: u64,
     pub(crate) text: String,
+    /// It is about nothing that trying anew changes.
+    lasts: bool,
 }
 
 /// Notices beyond this push out the oldest.
@@ -15,11 +17,20 @@ const MAX_NOTICES: usize = 4;
 impl State {
     /// Shows a sentence about something that went wrong; one that is shown already stays the only one.
     pub(crate) fn notify(&mut self, text: String) {
+        self.push_notice(text, false);
+    }
+
+    /// The same about what stays so whatever the person tries.
+    pub(super) fn notify_lastingly(&mut self, text: String) {
+        self.push_notice(text, true);
+    }
+
+    fn push_notice(&mut self, text: String, lasts: bool) {
         if self.notices.iter().any(|notice| notice.text == text) {
             return;
         }
         let id = self.next_id();
-        self.notices.push(Notice { id, text });
+        self.notices.push(Notice { id, text, lasts });
         if self.notices.len() > MAX_NOTICES {
             self.notices.remove(0);
         }
@@ -49,8 +60,9 @@ impl State {
 
     /// What went wrong before matters no more once the person tries anew.
     pub(super) fn forget_notices(&mut self) {
-        if !self.notices.is_empty() {
-            self.notices.clear();
+        let n_before = self.notices.len();
+        self.notices.retain(|notice| notice.lasts);
+        if self.notices.len() != n_before {
             self.touch(Part::Notices);
         }
     }

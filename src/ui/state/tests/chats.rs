@@ -192,7 +192,12 @@ fn a_chat_that_is_read_too_late_changes_nothing() {
 
 #[test]
 fn storage_that_fails_is_told_once_and_takes_nothing() {
-    let mut state = asked("Hi");
+    let mut state = ready();
+    state.stored(Err("Full.".to_owned()));
+    state.load("Tiny", url(), None, 0.0);
+    state.apply(ready_from(info("tiny"), url()), 1.0);
+    assert!(state.submit("Hi", 1).is_some());
+    assert_eq!(notices(&state), ["Full."], "what the person tries does not change it");
     for _ in 0..3 {
         state.stored(Err("Full.".to_owned()));
         state

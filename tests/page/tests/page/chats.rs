@@ -111,8 +111,9 @@ fn a_chat_in_two_tabs_is_the_same_chat() {
         prepare(page)?;
         page.ask(BEGINNING)?;
         page.see_answer_of(5, BEGINNING, ANSWER)?;
+        let url = url(page)?;
         let second = page.open_window()?;
-        second.session().open(&url(page)?)?;
+        second.session().open(&url)?;
         second.see(BEGINNING, AT_ONCE)?;
         see_anywhere(&second, ELSEWHERE)?;
         second.wait_for_button(&format!("Model: {MODEL}"), LOAD)?;
