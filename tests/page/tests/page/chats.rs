@@ -143,6 +143,8 @@ fn a_chat_in_two_tabs_is_the_same_chat() {
 fn chats_are_listed_opened_and_deleted() {
     in_page("chat-list", Gpu::Software, |page| {
         prepare(page)?;
+        // Wide enough for the list to stay beside the conversation.
+        page.session().set_view(1200, 800)?;
         for text in ["The first", "The second"] {
             page.press("New chat")?;
             page.ask(text)?;
