@@ -131,6 +131,15 @@ impl Session {
         }
     }
 
+    /// Has a shared worker's loop run for ever.
+    pub fn hang_worker(&self, id: &str) -> Result<(), String> {
+        let attached = self.tool("Target.attachToTarget", json!({ "targetId": id, "flatten": false }))?;
+        let endless =
+            json!({ "id": 1, "method": "Runtime.evaluate", "params": { "expression": "for (;;);" } });
+        let message = json!({ "sessionId": attached["sessionId"], "message": endless.to_string() });
+        self.tool("Target.sendMessageToTarget", message).map(drop)
+    }
+
     /// Runs a function body in the page and returns what it returns.
     pub fn run(&self, script: &str, arguments: Value) -> Result<Value, String> {
         self.post("execute/sync", json!({ "script": script, "args": arguments }))

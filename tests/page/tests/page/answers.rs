@@ -2,8 +2,9 @@
 
 use page_tests::{Hosting, Page};
 use pagelm::protocol::{
-    Event, GenerateOptions, IfFull, KvType, LoadOptions, ModelSource, Prompt, Request, TokenLogprob,
+    Event, GenerateOptions, IfFull, KvType, LoadOptions, ModelSource, Prompt, Request, Status, TokenLogprob,
 };
+use serde_json::json;
 use std::time::Duration;
 
 /// A tiny model is on the device within this, its kernels compiled in software; also where that begins anew.
@@ -108,9 +109,30 @@ pub(crate) fn alone(page: &Page, text: &str, n_tokens: u32) -> Result<Answer, St
 
 /// Waits until this tab's own answers run and the engine has done some steps for them.
 pub(crate) fn wait_until_mid_answer(page: &Page) -> Result<(), String> {
-    let before = page.wait_for_status(LOAD, "a running answer", |status| status.own > 0)?;
-    page.wait_for_status(LOAD, "an answer that grows", |now| now.steps >= before.steps + 8)?;
-    Ok(())
+    status_when(page, "status.own > 0 && status.steps >= first.steps + 8").map(drop)
+}
+
+/// How the engine stands as soon as a condition holds, for what would be over between two looks from outside. `first` is how
+/// it stood when this tab's answers ran first.
+pub(crate) fn status_when(page: &Page, condition: &str) -> Result<Status, String> {
+    let script = format!(
+        "const look = async () => {{
+            const events = JSON.parse(await window.wasmBindings.request('{{\"Status\": {{\"request\": 0}}}}'));
+            return events.at(-1).Status.status;
+        }};
+        const wait = async () => {{
+            let first = null;
+            for (const end = Date.now() + 60000; Date.now() < end;) {{
+                const status = await look();
+                if (!first && status.own > 0) first = status;
+                if (first && ({condition})) return status;
+            }}
+            return null;
+        }};
+        return wait();"
+    );
+    let status = page.session().run(&script, json!([]))?;
+    serde_json::from_value(status).map_err(|_| format!("the engine never stood so that {condition}"))
 }
 
 /// Whether the engine lives on when the tab that had it is gone.

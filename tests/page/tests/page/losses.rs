@@ -1,8 +1,9 @@
 //! The engine's worker ended from outside, a fault of its own, a lost GPU: the answers go on.
 
 use crate::answers::{Answer, LOAD, TEXTS, alone, generate, load, load_request, wait_until_mid_answer};
-use page_tests::{Hosting, Page, in_tabs};
+use page_tests::{Gpu, Hosting, Page, in_page, in_tabs};
 use pagelm::protocol::{Event, Fault, Request};
+use serde_json::json;
 use std::time::Duration;
 
 /// Long enough to be met half-way, short enough to be waited for.
@@ -18,7 +19,10 @@ fn every_tab_recovers_from_the_end_of_the_engine() {
         let tabs = [(first, TEXTS[0]), (&second, TEXTS[1])];
         let expected = [alone(first, TEXTS[0], LONG)?, alone(first, TEXTS[1], LONG)?];
         // The last one ends no engine, only its device, while it decodes.
-        for (end, n_loads) in [(end_from_outside as fn(&Page) -> _, 1), (panic, 1), (destroy_device, 2)] {
+        let ends = [(end_from_outside as fn(&Page) -> _, 1), (panic, 1), (destroy_device, 2)];
+        // A worker of the tab's own cannot be ended from outside.
+        let n_skipped = usize::from(first.hosting() == Hosting::Led);
+        for (end, n_loads) in ends.into_iter().skip(n_skipped) {
             let mut asked = Vec::new();
             for (tab, text) in tabs {
                 asked.push(tab.ask_engine(&[generate(text, LONG)])?);
@@ -36,12 +40,11 @@ fn every_tab_recovers_from_the_end_of_the_engine() {
     });
 }
 
-/// Ends the worker as the browser does to save memory; a worker of the tab's own ends with a fault.
+/// Ends the worker as the browser does to save memory.
 fn end_from_outside(page: &Page) -> Result<(), String> {
-    match (page.hosting(), &page.session().shared_workers()?[..]) {
-        (Hosting::Shared, [engine]) => page.session().end_worker(engine),
-        (Hosting::Led, []) => panic(page),
-        (_, engines) => Err(format!("there are {} shared workers", engines.len())),
+    match &page.session().shared_workers()?[..] {
+        [engine] => page.session().end_worker(engine),
+        engines => Err(format!("there are {} shared workers", engines.len())),
     }
 }
 
@@ -79,3 +82,28 @@ fn answers_outlive_the_gpu() {
         Ok(())
     });
 }
+
+#[test]
+fn a_hung_engine_is_left_behind() {
+    in_page("hung", Gpu::Software, |page| {
+        load(page)?;
+        let expected = alone(page, TEXTS[0], LONG)?;
+        let asked = page.ask_engine(&[generate(TEXTS[0], LONG)])?;
+        wait_until_mid_answer(page)?;
+        let hung = page.session().shared_workers()?;
+        page.session().hang_worker(hung.first().ok_or("there is no engine")?)?;
+        page.session().run(GIVE_UP, json!([]))?;
+        Answer::of(&page.answers(asked, LOAD)?[0])?.recovers(&expected)?;
+        assert_eq!(page.engine_status()?.n_loads, 1);
+        Ok(())
+    });
+}
+
+/// What the client of another tab does when its person gives up on the engine: it makes the number of the engine in use
+/// greater, and takes the locks of the one that is silent.
+const GIVE_UP: &str = "
+    localStorage.setItem(`pagelm generation ${new URL('.', location.href).pathname}`, '1');
+    return navigator.locks.query().then(({ held }) => {
+        const names = held.map(({ name }) => name).filter((name) => /^pagelm (epoch|engine) /.test(name));
+        return Promise.all(names.map((name) => navigator.locks.request(name, { steal: true }, () => {})));
+    }).then(() => null);";

@@ -1,8 +1,9 @@
 //! Many requests of many clients, some cancelled: nothing is left of them.
 
-use crate::answers::{generate, load};
+use crate::answers::generate;
+use crate::foreign::numbered;
+use page_tests::Page;
 use page_tests::lines::{Lines, Planned};
-use page_tests::{Page, in_tabs};
 use pagelm::protocol::{BUILD, Event, Request, Status, VERSION};
 use std::time::Duration;
 
@@ -13,25 +14,21 @@ const AFTER: u64 = 50;
 const LIMIT: Duration = Duration::from_secs(600);
 const AT_ONCE: Duration = Duration::from_secs(60);
 
-#[test]
-fn five_hundred_requests_leave_nothing_behind() {
-    in_tabs("soak", |page| {
-        load(page)?;
-        let lines = Lines::open(page, CLIENTS as usize, true)?;
-        for line in 0..CLIENTS as usize {
-            lines
-                .say(line, &Request::Hello { version: VERSION, build: BUILD.into(), lock: String::new() })?;
-            lines.hear(line, |event| matches!(event, Event::Ready { .. }))?;
-        }
-        let mut random = Random(4);
-        let warm = run(page, &lines, 0..WARM_UP, &mut random)?;
-        let end = run(page, &lines, WARM_UP..WARM_UP + AFTER, &mut random)?;
-        assert_eq!((warm.free_blocks, end.free_blocks), (end.n_blocks, end.n_blocks), "{end:?}");
-        assert_eq!((end.n_gpu_buffers, end.gpu_bytes), (warm.n_gpu_buffers, warm.gpu_bytes), "{end:?}");
-        assert_eq!(end.memory_bytes, warm.memory_bytes, "wasm memory grew");
-        assert_eq!((end.n_tabs, end.n_loads, end.n_losses), (CLIENTS as u32 + 1, 1, 0), "{end:?}");
-        Ok(())
-    });
+/// A tab with a model, and clients beside it.
+pub(crate) fn five_hundred_requests_leave_nothing_behind(page: &Page) -> Result<(), String> {
+    let lines = Lines::open(page, CLIENTS as usize, true)?;
+    for line in 0..CLIENTS as usize {
+        lines.say(line, &Request::Hello { version: VERSION, build: BUILD.into(), lock: String::new() })?;
+        lines.hear(line, |event| matches!(event, Event::Ready { .. }))?;
+    }
+    let mut random = Random(4);
+    let warm = run(page, &lines, 0..WARM_UP, &mut random)?;
+    let end = run(page, &lines, WARM_UP..WARM_UP + AFTER, &mut random)?;
+    assert_eq!((warm.free_blocks, end.free_blocks), (end.n_blocks, end.n_blocks), "{end:?}");
+    assert_eq!((end.n_gpu_buffers, end.gpu_bytes), (warm.n_gpu_buffers, warm.gpu_bytes), "{end:?}");
+    assert_eq!(end.memory_bytes, warm.memory_bytes, "wasm memory grew");
+    assert_eq!((end.n_tabs, end.n_loads, end.n_losses), (CLIENTS as u32 + 1, 1, 0), "{end:?}");
+    Ok(())
 }
 
 /// Has every client ask the requests of these numbers; how the engine stands at rest after that.
@@ -63,10 +60,7 @@ impl Random {
     fn request(&mut self, client: u64, id: u64) -> Planned {
         let n_tokens = 1 + self.below(24);
         let text = format!("Client {client} asks {id}: {}", "and so on ".repeat(self.below(6) as usize));
-        let Request::Generate { prompts, options, .. } = generate(&text, n_tokens) else {
-            unreachable!("it generates")
-        };
-        let request = Request::Generate { request: id, model: None, prompts, options, generated: Vec::new() };
+        let request = numbered(id, generate(&text, n_tokens));
         let cancel_after = (self.below(3) == 0).then(|| self.below(8));
         Planned { request, id, cancel_after }
     }
