@@ -237,7 +237,8 @@ pub enum Event {
     },
     /// A request failed as a whole; nothing more comes of it.
     Failed {
-        /// Whose; the connection's where absent.
+        /// Whose; the connection's where absent. So it is where a request has the number of one that still runs: that one
+        /// goes on.
         request: Option<RequestId>,
         /// One sentence: what, where, what would help.
         error: String,
@@ -254,6 +255,13 @@ pub struct DecodeError(#[from] postcard::Error);
 /// A message as bytes.
 pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
     postcard::to_stdvec(message).expect("every message has a postcard form")
+}
+
+/// The version that a greeting names, whatever else is in it: a variant's number and an integer come first in every
+/// version, as [`Request::Hello`] promises.
+pub fn version_of_greeting(bytes: &[u8]) -> Option<u32> {
+    let ((variant, version), _) = postcard::take_from_bytes::<(u32, u32)>(bytes).ok()?;
+    (variant == 0).then_some(version)
 }
 
 /// Bytes as a message; bytes left over are refused too.

@@ -101,13 +101,13 @@ fn answers(host: &mut Host, prompts: &[&Prompt], options: &GenerateOptions) -> V
     loop {
         for (_, event) in host.take_events() {
             match event {
-                Event::Tokens { request, text, ids, logprobs } => {
+                Event::Tokens { request, text, ids, logprobs, .. } => {
                     let answer = &mut answers[request as usize];
                     answer.text.push_str(&text);
                     answer.tokens.extend(ids);
                     answer.logprobs.extend(logprobs);
                 }
-                Event::PromptLogprobs { request, tokens } => {
+                Event::PromptLogprobs { request, tokens, .. } => {
                     answers[request as usize].prompt_logprobs = tokens;
                 }
                 Event::Finished { request, reason, .. } => answers[request as usize].reason = Some(reason),

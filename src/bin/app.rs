@@ -15,7 +15,7 @@ fn main() {
     PAGE.with(|page| _ = page.get_or_init(Page::mount));
 }
 
-/// Sends a `Generate` or `Tokenize` given as JSON over the page's connection; resolves with the JSON array of its
+/// Sends a request given as JSON over the page's connection, also one to break something; resolves with the JSON array of its
 /// events, and rejects with a sentence.
 #[wasm_bindgen]
 pub fn request(json: String) -> Promise {

@@ -1,6 +1,6 @@
 //! One request as JSON and all its events as JSON, for tests and developers: over the page's own connection.
 
-use std::{mem, ops::ControlFlow};
+use std::{mem, ops::ControlFlow, rc::Rc};
 
 use js_sys::Promise;
 use serde_json::{Value, json};
@@ -10,21 +10,34 @@ use super::{Client, Incoming};
 use crate::protocol::{Event, Request, RequestId};
 
 impl Client {
-    /// Sends a `Generate` or `Tokenize` given as JSON; its id is chosen here, whatever it says. The promise resolves
-    /// with the JSON array of the request's events, the last one included, and rejects with a sentence where the text
-    /// is no such request or the engine is lost.
-    pub fn exchange(&self, json: &str) -> Promise {
+    /// Sends a request given as JSON; its id is chosen here, whatever it says. The promise resolves with the JSON array of
+    /// the request's events, the last one included, and rejects with a sentence where the text is no such request or no
+    /// engine is coming. What has no answer, as a cancel, resolves at once with an empty array.
+    pub fn exchange(self: &Rc<Self>, json: &str) -> Promise {
         let request_id = self.next_request();
         let request = match request_from_json(json, request_id) {
             Ok(request) => request,
             Err(sentence) => return Promise::reject(&JsValue::from_str(&sentence)),
         };
+        if matches!(request, Request::Break { .. } | Request::Cancel { .. }) {
+            self.send(&request, &[]);
+            return Promise::resolve(&JsValue::from_str("[]"));
+        }
+        let awaited = if matches!(request, Request::Load { .. }) { None } else { Some(request_id) };
         Promise::new(&mut |resolve, reject| {
+            let client = Rc::downgrade(self);
             let mut events = Vec::new();
             self.listen(move |incoming| {
                 let (settle, value) = match incoming {
-                    Incoming::Lost(sentence) => (&reject, sentence.clone()),
-                    Incoming::Event(event) => match answer_to(event, request_id) {
+                    Incoming::Interrupted(_) => return ControlFlow::Continue(()),
+                    Incoming::Lost(sentence) => {
+                        // Nobody waits for it any more.
+                        if let Some(client) = client.upgrade() {
+                            client.withdraw(request_id);
+                        }
+                        (&reject, sentence.clone())
+                    }
+                    Incoming::Event(event) => match answer_to(event, awaited) {
                         None => return ControlFlow::Continue(()),
                         Some(last) => {
                             events.push(json!(event));
@@ -44,8 +57,8 @@ impl Client {
     }
 }
 
-/// Whether an event answers the request, and if so whether it is the last one.
-fn answer_to(event: &Event, request_id: RequestId) -> Option<bool> {
+/// Whether an event answers the request, or the load where there is no request, and if so whether it is the last one.
+fn answer_to(event: &Event, request_id: Option<RequestId>) -> Option<bool> {
     let (request, last) = match event {
         Event::Started { request, .. }
         | Event::PromptLogprobs { request, .. }
@@ -53,32 +66,41 @@ fn answer_to(event: &Event, request_id: RequestId) -> Option<bool> {
         | Event::Tokens { request, .. } => (Some(*request), false),
         Event::Tokenized { request, .. } => (Some(*request), true),
         Event::Finished { request, n_left, .. } => (Some(*request), *n_left == 0),
-        Event::Status { request, .. } | Event::Failed { request, .. } => (*request, true),
+        Event::Status { request: Some(request), .. } | Event::Failed { request: Some(request), .. } => {
+            (Some(*request), true)
+        }
+        Event::Ready { .. } | Event::LoadFailed { .. } | Event::InUse { .. } => (None, true),
+        Event::Loading { .. } => (None, false),
         Event::Unacquainted
-        | Event::InUse { .. }
         | Event::Unloaded { .. }
         | Event::Welcome { .. }
-        | Event::Loading { .. }
-        | Event::Ready { .. }
-        | Event::LoadFailed { .. } => (None, false),
+        | Event::Status { request: None, .. }
+        | Event::Failed { request: None, .. } => return None,
     };
-    (request == Some(request_id)).then_some(last)
+    (request == request_id).then_some(last)
 }
 
-/// A `Generate`, `Tokenize` or `Status` from its JSON, under the given id. The error is a sentence.
+/// A request from its JSON, under the given id where it has one. The error is a sentence.
 fn request_from_json(json: &str, request_id: RequestId) -> Result<Request, String> {
     let mut value: Value = serde_json::from_str(json).map_err(|error| format!("not JSON: {error}"))?;
-    let body = value
+    let (variant, body) = value
         .as_object_mut()
-        .and_then(|variants| variants.values_mut().next())
-        .and_then(Value::as_object_mut)
+        .and_then(|variants| variants.iter_mut().next())
+        .and_then(|(variant, body)| Some((variant.clone(), body.as_object_mut()?)))
         .ok_or("not a request: expected an object such as {\"Tokenize\": {\"prompt\": …}}")?;
-    body.insert("request".to_owned(), json!(request_id));
-    match serde_json::from_value(value) {
-        Ok(request @ (Request::Generate { .. } | Request::Tokenize { .. } | Request::Status { .. })) => {
-            Ok(request)
+    match variant.as_str() {
+        "Generate" => {
+            body.entry("generated").or_insert_with(|| json!([]));
+            body.insert("request".to_owned(), json!(request_id));
         }
-        Ok(_) => Err("only Generate, Tokenize and Status have an answer of their own".to_owned()),
+        "Tokenize" | "Status" => _ = body.insert("request".to_owned(), json!(request_id)),
+        _ => {}
+    }
+    match serde_json::from_value(value) {
+        Ok(Request::Hello { .. } | Request::Received { .. } | Request::Bye) => {
+            Err("the connection's own messages are not for others to send".to_owned())
+        }
+        Ok(request) => Ok(request),
         Err(error) => Err(format!("not a request: {error}")),
     }
 }
@@ -86,18 +108,23 @@ fn request_from_json(json: &str, request_id: RequestId) -> Result<Request, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{FinishReason, GenerateOptions, Prompt, Usage};
+    use crate::protocol::{Fault, FinishReason, GenerateOptions, Prompt, Usage};
 
     #[test]
     fn a_request_gets_the_clients_id() {
         let json = r#"{"Tokenize": {"request": 99, "prompt": {"Text": "hi"}}}"#;
-        let expected = Request::Tokenize { request: 7, prompt: Prompt::Text("hi".to_owned()) };
-        assert_eq!(request_from_json(json, 7), Ok(expected));
+        let prompt = Prompt::Text("hi".to_owned());
+        assert_eq!(request_from_json(json, 7), Ok(Request::Tokenize { request: 7, model: None, prompt }));
 
-        let json = r#"{"Generate": {"prompt": {"Text": "hi"}, "options": {"temperature": 0.0}}}"#;
+        let json = r#"{"Generate": {"prompts": [{"Text": "hi"}], "options": {"temperature": 0.0}}}"#;
         let Ok(Request::Generate { request, options, .. }) = request_from_json(json, 8) else { panic!() };
         assert_eq!((request, options.temperature), (8, 0.0));
         assert_eq!(options.max_tokens, GenerateOptions::default().max_tokens);
+
+        let broken = request_from_json(r#"{"Break": {"fault": "Panic"}}"#, 9);
+        assert_eq!(broken, Ok(Request::Break { fault: Fault::Panic }));
+        let cancel = request_from_json(r#"{"Cancel": {"request": 1}}"#, 9);
+        assert_eq!(cancel, Ok(Request::Cancel { request: 1 }));
     }
 
     #[test]
@@ -106,11 +133,10 @@ mod tests {
             ("", "not JSON"),
             ("[]", "not a request"),
             ("{}", "not a request"),
-            (r#""Hello""#, "not a request"),
+            (r#""Bye""#, "not a request"),
             (r#"{"Sing": {}}"#, "Sing"),
-            (r#"{"Generate": {"prompt": {"Text": "hi"}, "options": {"heat": 1}}}"#, "heat"),
-            (r#"{"Cancel": {"request": 1}}"#, "only Generate, Tokenize and Status"),
-            (r#"{"Hello": {"version": 1}}"#, "only Generate, Tokenize and Status"),
+            (r#"{"Generate": {"prompts": [{"Text": "hi"}], "options": {"heat": 1}}}"#, "heat"),
+            (r#"{"Hello": {"version": 1, "build": "", "lock": ""}}"#, "connection's own"),
         ] {
             let error = request_from_json(json, 1).unwrap_err();
             assert!(error.contains(part), "{json}: {error}");
@@ -119,13 +145,22 @@ mod tests {
 
     #[test]
     fn only_the_requests_own_events_count() {
-        let finished =
-            |request| Event::Finished { request, reason: FinishReason::Stop, usage: Usage::default() };
-        assert_eq!(answer_to(&Event::Started { request: 3, prompt_tokens: 1 }, 3), Some(false));
-        assert_eq!(answer_to(&finished(3), 3), Some(true));
-        assert_eq!(answer_to(&finished(4), 3), None);
-        assert_eq!(answer_to(&Event::Failed { request: Some(3), error: String::new() }, 3), Some(true));
-        assert_eq!(answer_to(&Event::Failed { request: None, error: String::new() }, 3), None);
-        assert_eq!(answer_to(&Event::Welcome { version: 1 }, 3), None);
+        let finished = |request| Event::Finished {
+            request,
+            output: 0,
+            reason: FinishReason::Stop,
+            usage: Usage::default(),
+            n_left: 0,
+        };
+        let started = Event::Started { request: 3, prompt_tokens: vec![1] };
+        assert_eq!(answer_to(&started, Some(3)), Some(false));
+        assert_eq!(answer_to(&finished(3), Some(3)), Some(true));
+        assert_eq!(answer_to(&finished(4), Some(3)), None);
+        let failed = |request| Event::Failed { request, error: String::new() };
+        assert_eq!(answer_to(&failed(Some(3)), Some(3)), Some(true));
+        assert_eq!(answer_to(&failed(None), Some(3)), None);
+        let load_failed = Event::LoadFailed { error: String::new(), unloaded: false };
+        assert_eq!(answer_to(&load_failed, Some(3)), None);
+        assert_eq!(answer_to(&load_failed, None), Some(true));
     }
 }

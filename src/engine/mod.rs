@@ -5,24 +5,33 @@
 //!
 //! The loop is `next_step → device → retire`:
 //!
-//! - A step holds one row for each sequence that decodes, then chunks of prompts within the [`Budget`].
-//! - Sequences are admitted in order of arrival, once the pool has room for all their tokens. Prompts take turns: one
+//! - A step holds one row for each sequence that decodes, then chunks of prompts within the [`Budget`]. So between two
+//!   tokens of a sequence there is at most one step's budget of prefill rows, however long the prompts are.
+//! - Sequences are admitted once the pools have room for all their tokens, clients in turn. So do prompts take turns: one
 //!   that got rows goes behind all others that wait for theirs.
-//! - When a decoding sequence finds no free block, the latest arrival that runs is preempted: its blocks are freed, and
-//!   it is prefilled again later from prompt and output, without emitting anything twice.
+//! - A sequence starts from the longest beginning of its tokens that is cached, whoever had it computed. Earlier arrivals
+//!   with the same beginning go first, so that it is computed once.
+//! - When a decoding sequence finds no free block, the youngest that runs is preempted: its blocks are freed, and it is
+//!   prefilled again later from prompt and output, or from what is still cached of it, without emitting anything twice.
 //! - Every sequence has lag 0: while a step with its rows is in flight, it is left out of the next.
 
 pub mod blocks;
 pub mod logprobs;
 pub mod params;
+mod add_error;
+mod admission;
+mod clients;
+mod pools;
+mod prefixes;
 mod sampler;
 mod scheduler;
 mod sequence;
 
 use crate::plan::batch::{BLOCK_TOKENS, Batch};
+pub use add_error::AddError;
 use blocks::CacheConfig;
 use logprobs::{TokenLogprobs, log_softmax_at};
-use params::{ParamError, SamplingParams};
+use params::SamplingParams;
 use sampler::Sampler;
 use scheduler::{Chunk, Scheduler};
 use sequence::Sequence;
@@ -41,7 +50,7 @@ pub struct EngineConfig {
     pub vocab_size: usize,
     /// Most sequences that run at once; the others wait.
     pub max_sequences: usize,
-    /// Most sequences of a client that wait; more are refused.
+    /// Most sequences of a client that wait, those included that were preempted; more are refused.
     pub max_waiting_of_client: usize,
     /// Most rows of a step that want logits. No more sequences than this run at once either, so that every one that
     /// decodes has a row in every step.
@@ -49,6 +58,22 @@ pub struct EngineConfig {
 }
 
 impl EngineConfig {
+    fn check(&self) {
+        assert!(!self.caches.is_empty() && self.vocab_size > 0, "a model has a cache and a vocabulary");
+        assert!(self.caches.iter().all(|cache| cache.n_blocks > 0), "a pool holds something");
+        assert!(self.caches.iter().all(CacheConfig::holds_its_window), "a sequence owns what a row sees");
+        assert!(self.context > 1, "a context holds a prompt and an answer");
+        assert!(self.max_sequences > 0 && self.max_logit_rows > 0, "a step has room for a sequence");
+        assert!(self.max_waiting_of_client > 0, "a sequence waits before it runs");
+        let has_u32 = |n: Option<usize>| n.is_some_and(|n| u32::try_from(n).is_ok());
+        let n_slots = |cache: &CacheConfig| cache.n_blocks.checked_mul(BLOCK_TOKENS);
+        assert!(self.caches.iter().map(n_slots).all(has_u32), "a slot is a u32");
+        assert!(
+            has_u32(Some(self.context)) && has_u32(Some(self.vocab_size)),
+            "positions and token ids are u32"
+        );
+    }
+
     /// Tokens at which a sequence ends: the context, or what the caches hold and the one token sampled from it.
     fn max_tokens_of_sequence(&self) -> usize {
         let most = self.caches.iter().map(CacheConfig::max_tokens).min().expect("a model has a cache");
@@ -81,7 +106,8 @@ pub struct SequenceRequest {
     pub client: ClientId,
     /// Token ids, at least one: (prompt tokens)
     pub prompt: Vec<u32>,
-    /// Tokens that another engine generated before; they count as generated, and only what follows is reported.
+    /// Tokens that another engine generated before; they count as generated, and only what follows is reported: where they
+    /// end the answer already, [`Engine::take_settled`] does.
     pub generated: Vec<u32>,
     /// How to choose the tokens that follow.
     pub params: SamplingParams,
@@ -94,6 +120,8 @@ pub struct Step {
     pub id: StepId,
     /// The rows.
     pub batch: Batch,
+    /// Whose they are, in order of the batch's sequences.
+    pub sequences: Vec<SequenceId>,
 }
 
 /// What a retired step brought. Those of a sequence come in the order of the variants.
@@ -152,9 +180,9 @@ pub enum FinishReason {
 /// How things stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stats {
-    /// Sequences that own blocks, those cancelled in flight included.
+    /// Sequences that were admitted, those cancelled in flight included.
     pub running: usize,
-    /// Sequences that own none yet, or no longer.
+    /// Sequences that own no blocks yet, or no longer.
     pub waiting: usize,
     /// Steps submitted and not retired.
     pub steps_in_flight: usize,
@@ -164,64 +192,8 @@ pub struct Stats {
     pub cached_blocks: usize,
     /// Blocks in all.
     pub n_blocks: usize,
-    /// Times a sequence lost its blocks to an earlier one.
+    /// Times a sequence lost its blocks to a senior one, or to one of a client with fewer.
     pub preemptions: u64,
-}
-
-/// Why a request was refused.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum AddError {
-    /// No prompt token to start from.
-    #[error("the prompt has no tokens; give it at least one, such as the model's begin-of-text token")]
-    EmptyPrompt,
-    /// The prompt leaves no room for an answer.
-    #[error(
-        "the prompt has {prompt_tokens} tokens, and the context of {context} tokens must also hold at least one of the \
-         answer; shorten the prompt or load the model with a larger context"
-    )]
-    PromptExceedsContext {
-        /// Tokens of the prompt.
-        prompt_tokens: usize,
-        /// Tokens of the context.
-        context: usize,
-    },
-    /// The prompt would not fit even alone.
-    #[error(
-        "the prompt has {prompt_tokens} tokens and needs {needed} blocks of the KV cache, which has {n_blocks}; shorten \
-         the prompt or load the model with a larger KV cache"
-    )]
-    PromptExceedsPool {
-        /// Tokens of the prompt.
-        prompt_tokens: usize,
-        /// Blocks it needs.
-        needed: usize,
-        /// Blocks of the pool.
-        n_blocks: usize,
-    },
-    /// A prompt token that the model does not have.
-    #[error(
-        "prompt token {index} is id {token}, but the model's ids end at {}; use the tokenizer of this model",
-        vocab_size - 1
-    )]
-    TokenOutOfVocabulary {
-        /// Place in the prompt, from 0.
-        index: usize,
-        /// The id found.
-        token: u32,
-        /// Ids of the model.
-        vocab_size: usize,
-    },
-    /// The client has as many waiting as it may.
-    #[error(
-        "the engine is busy: {waiting} requests of this tab wait already; ask again when some are answered"
-    )]
-    Busy {
-        /// Requests of the client that wait.
-        waiting: usize,
-    },
-    /// A sampling parameter out of its range.
-    #[error(transparent)]
-    Params(#[from] ParamError),
 }
 
 /// A step that was submitted: whose rows it holds.
@@ -240,6 +212,8 @@ pub struct Engine {
     sampler: Sampler,
     /// Oldest first, at most [`MAX_IN_FLIGHT`]; no sequence is in two of them.
     in_flight: Vec<InFlight>,
+    /// Ends that need no step.
+    settled: Vec<Progress>,
     n_steps: u64,
     n_sequences: u64,
 }
@@ -251,31 +225,44 @@ impl Engine {
     /// If a number of the configuration is 0, the context holds less than two tokens, or a slot of the pool or a
     /// position of the context has no `u32`.
     pub fn new(config: EngineConfig) -> Self {
-        assert!(!config.caches.is_empty() && config.vocab_size > 0, "a model has a cache and a vocabulary");
-        assert!(config.caches.iter().all(|cache| cache.n_blocks > 0), "a pool holds something");
-        assert!(config.context > 1, "a context holds a prompt and an answer");
-        assert!(config.max_sequences > 0 && config.max_logit_rows > 0, "a step has room for a sequence");
-        let has_u32 = |n: Option<usize>| n.is_some_and(|n| u32::try_from(n).is_ok());
-        let n_slots = |cache: &CacheConfig| cache.n_blocks.checked_mul(BLOCK_TOKENS);
-        assert!(config.caches.iter().map(n_slots).all(has_u32), "a slot is a u32");
-        assert!(
-            has_u32(Some(config.context)) && has_u32(Some(config.vocab_size)),
-            "positions and token ids are u32"
-        );
+        config.check();
         Self {
             scheduler: Scheduler::new(&config),
             sampler: Sampler::new(config.vocab_size),
             config,
             in_flight: Vec::new(),
+            settled: Vec::new(),
             n_steps: 0,
             n_sequences: 0,
         }
     }
 
-    /// Takes in a request that can run, at the end of those that wait.
+    /// What it has to work with.
+    pub fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
+    /// Takes in a request that can run, at the end of those of its client that wait. One whose `generated` ends it
+    /// already has ended: [`Engine::take_settled`] tells.
     pub fn add(&mut self, request: SequenceRequest) -> Result<SequenceId, AddError> {
+        self.check(&request)?;
+        let waiting = self.scheduler.n_waiting(request.client);
+        if waiting >= self.config.max_waiting_of_client {
+            return Err(AddError::Busy { waiting });
+        }
+        let id = SequenceId(self.n_sequences);
+        self.n_sequences += 1;
+        let sequence = Sequence::new(request);
+        match sequence.finish_reason(self.config.max_tokens_of_sequence()) {
+            Some(reason) => self.settled.push(Progress::Finished { sequence: id, reason }),
+            None => self.scheduler.add(id, sequence),
+        }
+        Ok(id)
+    }
+
+    fn check(&self, request: &SequenceRequest) -> Result<(), AddError> {
         let EngineConfig { ref caches, context, vocab_size, .. } = self.config;
-        let prompt_tokens = request.prompt.len();
+        let (prompt_tokens, generated_tokens) = (request.prompt.len(), request.generated.len());
         if prompt_tokens == 0 {
             return Err(AddError::EmptyPrompt);
         }
@@ -286,19 +273,33 @@ impl Engine {
             let (needed, n_blocks) = (cache.blocks_for(prompt_tokens), cache.n_blocks);
             return Err(AddError::PromptExceedsPool { prompt_tokens, needed, n_blocks });
         }
-        if let Some(index) = request.prompt.iter().position(|&token| token as usize >= vocab_size) {
-            return Err(AddError::TokenOutOfVocabulary { index, token: request.prompt[index], vocab_size });
+        let limit = self.config.max_tokens_of_sequence();
+        if prompt_tokens + generated_tokens > limit {
+            return Err(AddError::GeneratedExceedsContext { prompt_tokens, generated_tokens, limit });
         }
-        request.params.validate(vocab_size)?;
-        let id = SequenceId(self.n_sequences);
-        self.n_sequences += 1;
-        self.scheduler.add(id, Sequence::new(request));
-        Ok(id)
+        let stranger = |tokens: &[u32]| {
+            let index = tokens.iter().position(|&token| token as usize >= vocab_size)?;
+            Some((index, tokens[index]))
+        };
+        if let Some((index, token)) = stranger(&request.prompt) {
+            return Err(AddError::TokenOutOfVocabulary { index, token, vocab_size });
+        }
+        if let Some((index, token)) = stranger(&request.generated) {
+            return Err(AddError::GeneratedOutOfVocabulary { index, token, vocab_size });
+        }
+        Ok(request.params.validate(vocab_size)?)
+    }
+
+    /// Sequences that ended without a step: told here, or else by the next [`Engine::retire`]. Ask after [`Engine::add`]
+    /// with `generated` tokens and after [`Engine::move_to`].
+    pub fn take_settled(&mut self) -> Vec<Progress> {
+        std::mem::take(&mut self.settled)
     }
 
     /// Ends a sequence without a word: nothing of it is reported any more. Its blocks are free at once, or when the step
     /// in flight that uses them retires. An id that means nothing any more is ignored.
     pub fn cancel(&mut self, sequence: SequenceId) {
+        self.settled.retain(|end| !matches!(end, Progress::Finished { sequence: id, .. } if *id == sequence));
         self.scheduler.cancel(sequence);
     }
 
@@ -311,8 +312,9 @@ impl Engine {
         let (batch, chunks) = self.scheduler.schedule(budget)?;
         let id = StepId(self.n_steps);
         self.n_steps += 1;
+        let sequences = chunks.iter().map(|chunk| chunk.sequence).collect();
         self.in_flight.push(InFlight { id, chunks });
-        Some(Step { id, batch })
+        Some(Step { id, batch, sequences })
     }
 
     /// Turns a step's logits, (logit rows, vocabulary) flattened, into tokens.
@@ -328,7 +330,7 @@ impl Engine {
             "one row of logits for each that was wanted"
         );
         let mut rows = logits;
-        let mut progress = Vec::new();
+        let mut progress = self.take_settled();
         for chunk in chunks {
             let (own, rest) = rows.split_at(chunk.n_logits * self.config.vocab_size);
             rows = rest;
@@ -349,10 +351,29 @@ impl Engine {
         self.scheduler.assert_blocks();
     }
 
-    /// Gives up all steps in flight and all cached keys and values, as after a lost device: every sequence waits again.
+    /// Gives up all steps in flight and all cached keys and values: every sequence waits again, and is prefilled from its
+    /// tokens.
     pub fn forget_cache(&mut self) {
         self.in_flight.clear();
-        self.scheduler.restart_all();
+        self.scheduler.restart_all(&self.config);
+        self.scheduler.assert_blocks();
+    }
+
+    /// Goes on with the same model on another device, as after a lost one: [`Engine::forget_cache`], and pools of other
+    /// sizes. Where a sequence has no room for another token any more, it has ended by its length:
+    /// [`Engine::take_settled`] tells.
+    ///
+    /// # Panics
+    /// If it is a configuration that [`Engine::new`] does not take, or of a model with another vocabulary.
+    pub fn move_to(&mut self, config: EngineConfig) {
+        config.check();
+        assert_eq!(config.vocab_size, self.config.vocab_size, "it is the same model");
+        self.config = config;
+        self.forget_cache();
+        for id in self.scheduler.longer_than(self.config.max_tokens_of_sequence() - 1) {
+            self.scheduler.remove(id);
+            self.settled.push(Progress::Finished { sequence: id, reason: FinishReason::Length });
+        }
     }
 
     /// How things stand.
@@ -360,9 +381,9 @@ impl Engine {
         Stats { steps_in_flight: self.in_flight.len(), ..self.scheduler.stats() }
     }
 
-    /// Whether there is neither a sequence nor a step in flight.
+    /// Whether there is neither a sequence nor a step in flight, nor an end to tell of.
     pub fn is_idle(&self) -> bool {
-        self.in_flight.is_empty() && self.scheduler.is_empty()
+        self.in_flight.is_empty() && self.scheduler.is_empty() && self.settled.is_empty()
     }
 
     fn take_in_flight(&mut self, step: StepId) -> Vec<Chunk> {
@@ -376,6 +397,9 @@ impl Engine {
         let Some(sequence) = self.scheduler.land(id, chunk.n_rows) else {
             return; // cancelled meanwhile
         };
+        if let Some(cached_tokens) = sequence.take_admission() {
+            progress.push(Progress::Admitted { sequence: id, cached_tokens });
+        }
         if let Some(done) = sequence.newly_read() {
             progress.push(Progress::Prefilled { sequence: id, done, total: sequence.n_prompt() });
         }

@@ -1,14 +1,21 @@
-//! Which rows of which sequences run next, and who owns which blocks.
+//! Which rows of which sequences run next.
 //!
-//! Invariant: sequences are admitted in order of arrival and lose their blocks in the reverse order, so the earliest
-//! one always gets on; and no sequence is in two steps at once.
+//! Invariant: no sequence is in two steps at once, and one that decodes and is ready has a row in every step, unless it
+//! loses its blocks or waits for some that are in flight.
+//!
+//! Why all get on. The senior of the sequences that run (the one that was first admitted earliest; preemption takes no
+//! seniority) is never preempted: for a block it takes those of the juniors, and for balance only a client's youngest of
+//! at least two goes. Its prompt takes turns with finitely many others and never lacks a block, its output is finite, so
+//! it ends, and the next is senior. Of those that wait, the first in line gets its room in the end, since nobody passes
+//! it but those of clients with fewer that run, and newcomers stand behind in their turn. One that is held back waits
+//! only for earlier arrivals that are being prefilled, and those are finitely many and get on.
 
 use std::collections::BTreeMap;
-use std::ops::Bound::{Excluded, Unbounded};
 
-use super::blocks::Pools;
+use super::clients::Clients;
+use super::pools::{Lease, Pools};
 use super::sequence::{Sequence, State};
-use super::{Budget, EngineConfig, SequenceId, Stats};
+use super::{Budget, ClientId, EngineConfig, SequenceId, Stats};
 use crate::plan::batch::{Batch, RowKind};
 
 /// A sequence's rows of one step.
@@ -28,14 +35,14 @@ struct Draft {
     chunks: Vec<Chunk>,
 }
 
-/// All sequences, in order of arrival, and the pool they share.
+/// All sequences, in order of arrival, and the pools they share.
 #[derive(Debug)]
 pub(super) struct Scheduler {
-    sequences: BTreeMap<SequenceId, Sequence>,
-    pools: Pools,
-    max_running: usize,
+    pub(super) sequences: BTreeMap<SequenceId, Sequence>,
+    pub(super) clients: Clients,
+    pub(super) pools: Pools,
+    pub(super) max_running: usize,
     max_logit_rows: usize,
-    n_turns: u64,
     n_preemptions: u64,
 }
 
@@ -44,18 +51,25 @@ impl Scheduler {
     pub(super) fn new(config: &EngineConfig) -> Self {
         Self {
             sequences: BTreeMap::new(),
+            clients: Clients::default(),
             pools: Pools::new(&config.caches),
             max_running: config.max_sequences.min(config.max_logit_rows),
             max_logit_rows: config.max_logit_rows,
-            n_turns: 0,
             n_preemptions: 0,
         }
     }
 
     /// Takes in a sequence that waits.
     pub(super) fn add(&mut self, id: SequenceId, mut sequence: Sequence) {
-        sequence.blocks = self.pools.no_blocks();
+        sequence.lease = Lease::new(self.pools.n_caches());
+        self.clients.come(sequence.client());
         self.sequences.insert(id, sequence);
+    }
+
+    /// Sequences of a client that wait.
+    pub(super) fn n_waiting(&self, client: ClientId) -> usize {
+        let waits = |sequence: &&Sequence| sequence.client() == client && !sequence.is_running();
+        self.sequences.values().filter(waits).count()
     }
 
     /// Drops a sequence, if it is still there: now, or when its step in flight retires.
@@ -70,18 +84,27 @@ impl Scheduler {
     /// Drops a sequence and frees its blocks.
     pub(super) fn remove(&mut self, id: SequenceId) {
         let mut sequence = self.sequences.remove(&id).expect("a sequence is removed once");
-        self.pools.release(&mut sequence.blocks);
+        self.pools.release(&mut sequence.lease);
+        let client = sequence.client();
+        if self.sequences.values().all(|other| other.client() != client) {
+            self.clients.go(client);
+        }
     }
 
-    /// Rows of a sequence were computed. None if it was cancelled meanwhile and is now dropped.
+    /// Rows of a sequence were computed, and what is whole can be shared. None if it was cancelled meanwhile and is now
+    /// dropped.
     pub(super) fn land(&mut self, id: SequenceId, n_rows: usize) -> Option<&mut Sequence> {
-        if self.sequence(id).state == State::Cancelled {
+        let sequence = self.sequences.get_mut(&id).expect("a sequence in flight is there");
+        sequence.advance(n_rows);
+        let n_cached = sequence.n_cached();
+        let (tokens, lease) = sequence.tokens_and_lease();
+        self.pools.publish(lease, &tokens[..n_cached]);
+        if sequence.state == State::Cancelled {
             self.remove(id);
             return None;
         }
         let sequence = self.sequence(id);
         sequence.state = State::Ready;
-        sequence.advance(n_rows);
         Some(sequence)
     }
 
@@ -94,19 +117,28 @@ impl Scheduler {
         }
     }
 
-    /// The whole cache is lost.
-    pub(super) fn restart_all(&mut self) {
+    /// All that was cached is lost, and the caches are these from here on: every sequence waits again.
+    pub(super) fn restart_all(&mut self, config: &EngineConfig) {
         let ids: Vec<_> = self.sequences.keys().copied().collect();
-        for id in ids {
-            self.restart(id);
-        }
+        ids.into_iter().for_each(|id| self.restart(id));
+        self.pools = Pools::new(&config.caches);
+        self.sequences.values_mut().for_each(|sequence| sequence.lease = Lease::new(config.caches.len()));
+        self.max_running = config.max_sequences.min(config.max_logit_rows);
+        self.max_logit_rows = config.max_logit_rows;
     }
 
-    /// The rows of the next step and whose they are, if there are any.
+    /// Sequences of more tokens than that.
+    pub(super) fn longer_than(&self, n_tokens: usize) -> Vec<SequenceId> {
+        let is_longer = |sequence: &Sequence| sequence.tokens().len() > n_tokens;
+        self.sequences.iter().filter(|(_, sequence)| is_longer(sequence)).map(|(&id, _)| id).collect()
+    }
+
+    /// The rows of the next step and whose they are, if there are any. Those that wait come first: what they are given
+    /// leaves each that runs a block, and for balance only one that is not yet in this step can go.
     pub(super) fn schedule(&mut self, budget: Budget) -> Option<(Batch, Vec<Chunk>)> {
         let mut draft = Draft { batch: Batch::default(), chunks: Vec::new() };
-        self.schedule_decodes(&mut draft);
         self.admit();
+        self.schedule_decodes(&mut draft);
         self.schedule_prefills(&mut draft, budget);
         self.assert_blocks();
         (!draft.chunks.is_empty()).then_some((draft.batch, draft.chunks))
@@ -120,7 +152,7 @@ impl Scheduler {
             waiting: self.sequences.len() - running,
             steps_in_flight: 0,
             free_blocks: self.pools.n_free(),
-            cached_blocks: 0,
+            cached_blocks: self.pools.n_cached(),
             n_blocks: self.pools.n_blocks(),
             preemptions: self.n_preemptions,
         }
@@ -131,20 +163,42 @@ impl Scheduler {
         self.sequences.is_empty()
     }
 
-    /// In debug builds, panics if a block is leaked or owned twice.
+    /// In debug builds, panics if a block is leaked, or has other owners than those that name it.
     pub(super) fn assert_blocks(&self) {
         debug_assert!(
-            self.pools.are_partitioned(self.sequences.values().map(|sequence| sequence.blocks.as_slice())),
-            "every block is free or owned once"
+            self.pools.are_leased(self.sequences.values().map(|sequence| &sequence.lease)),
+            "every block is free or owned by those that name it"
         );
     }
 
-    fn sequence(&mut self, id: SequenceId) -> &mut Sequence {
+    pub(super) fn sequence(&mut self, id: SequenceId) -> &mut Sequence {
         self.sequences.get_mut(&id).expect("a sequence stays until it is removed")
     }
 
-    fn n_running(&self) -> usize {
+    pub(super) fn n_running(&self) -> usize {
         self.sequences.values().filter(|sequence| sequence.is_running()).count()
+    }
+
+    /// Blocks that are promised to the prompts being read: (caches)
+    pub(super) fn promised(&self) -> Vec<usize> {
+        let mut promised = vec![0; self.pools.n_caches()];
+        let run_on = |s: &&Sequence| matches!(s.state, State::Ready | State::InFlight);
+        for sequence in self.sequences.values().filter(run_on) {
+            let own = self.pools.promise(&sequence.lease, sequence.prefill_end());
+            promised.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+        }
+        promised
+    }
+
+    pub(super) fn preempt(&mut self, id: SequenceId) {
+        self.n_preemptions += 1;
+        self.release(id);
+    }
+
+    fn release(&mut self, id: SequenceId) {
+        let sequence = self.sequences.get_mut(&id).expect("a sequence stays until it is removed");
+        self.pools.release(&mut sequence.lease);
+        sequence.rewind();
     }
 
     fn ready(&self, kind: RowKind) -> Vec<SequenceId> {
@@ -152,11 +206,13 @@ impl Scheduler {
         self.sequences.iter().filter(|(_, sequence)| is_ready(sequence)).map(|(&id, _)| id).collect()
     }
 
-    /// One row for each sequence that decodes, earliest first. They are at most `max_running`, so within
+    /// One row for each sequence that decodes, the senior first. They are at most `max_running`, so within
     /// `max_logit_rows`, and a sequence that still prefills leaves itself one.
     fn schedule_decodes(&mut self, draft: &mut Draft) {
-        for id in self.ready(RowKind::Decode) {
-            // Making room for an earlier one may have preempted it.
+        let mut ids = self.ready(RowKind::Decode);
+        ids.sort_by_key(|id| self.sequences[id].seniority());
+        for id in ids {
+            // Making room for a senior may have preempted it.
             if self.sequence(id).state == State::Ready && self.make_room(id) {
                 let end = self.sequence(id).n_cached() + 1;
                 self.place(draft, id, RowKind::Decode, end);
@@ -164,21 +220,28 @@ impl Scheduler {
         }
     }
 
-    /// Sees that a decoding sequence owns a block for its next row, at the cost of later arrivals or else of its own.
+    /// Sees that a decoding sequence owns a block for its next row, at the cost of juniors or else of its own.
     fn make_room(&mut self, id: SequenceId) -> bool {
+        let sequence = self.sequences.get_mut(&id).expect("a sequence stays until it is removed");
+        let (n_cached, seniority) = (sequence.n_cached(), sequence.seniority());
+        self.pools.slide(&mut sequence.lease, n_cached);
+        if self.pools.has_blocks(&sequence.lease, n_cached + 1) {
+            return true;
+        }
         loop {
+            let promised = self.promised();
             let sequence = self.sequences.get_mut(&id).expect("a sequence stays until it is removed");
-            let n_tokens = sequence.n_cached() + 1;
-            if self.pools.grow(&mut sequence.blocks, n_tokens) {
+            if self.pools.grow(&mut sequence.lease, n_cached + 1, &promised) {
                 return true;
             }
-            let later = self.sequences.range((Excluded(id), Unbounded)).rev();
-            let victim =
-                later.filter(|(_, sequence)| sequence.state == State::Ready).map(|(&id, _)| id).next();
-            match victim {
+            let juniors = || self.sequences.iter().filter(|(_, other)| other.seniority() > seniority);
+            let ready = juniors().filter(|(_, other)| other.state == State::Ready);
+            match ready.max_by_key(|(_, other)| other.seniority()).map(|(&id, _)| id) {
                 Some(victim) => self.preempt(victim),
                 // They come within reach when their step retires, so this one need not lose its own.
-                None if self.are_blocks_in_flight(id) => return false,
+                None if juniors().any(|(_, other)| other.is_in_flight()) || self.is_any_cancelled() => {
+                    return false;
+                }
                 None => {
                     self.preempt(id);
                     return false;
@@ -187,59 +250,46 @@ impl Scheduler {
         }
     }
 
-    /// Whether a step in flight holds blocks of later arrivals or of cancelled sequences.
-    fn are_blocks_in_flight(&self, id: SequenceId) -> bool {
-        let comes_free = |(&other, sequence): (&SequenceId, &Sequence)| {
-            sequence.state == State::Cancelled || (sequence.state == State::InFlight && other > id)
+    fn is_any_cancelled(&self) -> bool {
+        self.sequences.values().any(|sequence| sequence.state == State::Cancelled)
+    }
+
+    /// Prompts that are ready, in turn: of each client the first, then of each the second, and so on.
+    fn prompts_in_turn(&self) -> Vec<SequenceId> {
+        let mut ids = self.ready(RowKind::Prefill);
+        ids.sort_by_key(|id| self.sequences[id].turn);
+        let mut n_before: BTreeMap<ClientId, usize> = BTreeMap::new();
+        let mut place_of = |id: &SequenceId| {
+            let client = self.sequences[id].client();
+            let n = n_before.entry(client).or_default();
+            *n += 1;
+            (*n, self.clients.read(client))
         };
-        self.sequences.iter().any(comes_free)
+        let mut places: Vec<_> = ids.into_iter().map(|id| (place_of(&id), id)).collect();
+        places.sort_unstable();
+        places.into_iter().map(|(_, id)| id).collect()
     }
 
-    fn preempt(&mut self, id: SequenceId) {
-        self.n_preemptions += 1;
-        self.release(id);
-    }
-
-    fn release(&mut self, id: SequenceId) {
-        let sequence = self.sequences.get_mut(&id).expect("a sequence stays until it is removed");
-        self.pools.release(&mut sequence.blocks);
-        sequence.rewind();
-    }
-
-    /// Gives blocks to those that wait, in order of arrival, for all their tokens at once: a prompt that has begun
-    /// never lacks one. A spare block for each that runs keeps an admission from being undone at their next block.
-    fn admit(&mut self) {
-        let waiting: Vec<_> =
-            self.sequences.iter().filter(|(_, s)| !s.is_running()).map(|(&id, _)| id).collect();
-        for (n_running, id) in (self.n_running()..).zip(waiting) {
-            let sequence = self.sequences.get_mut(&id).expect("a sequence stays until it is removed");
-            let n_tokens = sequence.tokens().len();
-            if n_running >= self.max_running || !self.pools.have_room(n_tokens, n_running) {
-                break;
-            }
-            assert!(self.pools.grow(&mut sequence.blocks, n_tokens), "there is room");
-            sequence.state = State::Ready;
-            self.take_turn(id);
-        }
-    }
-
-    /// Puts a prompt behind all others.
-    fn take_turn(&mut self, id: SequenceId) {
-        self.n_turns += 1;
-        self.sequence(id).turn = self.n_turns;
+    /// Puts a prompt behind all others, and its client behind all others.
+    pub(super) fn take_turn(&mut self, id: SequenceId) {
+        let client = self.sequence(id).client();
+        self.sequence(id).turn = self.clients.take_turn(client);
     }
 
     /// Chunks of prompts, in turn, each as long as the budget's rest allows.
     fn schedule_prefills(&mut self, draft: &mut Draft, budget: Budget) {
-        let mut ids = self.ready(RowKind::Prefill);
-        ids.sort_by_key(|&id| self.sequence(id).turn);
-        for id in ids {
+        for id in self.prompts_in_turn() {
             let n_prefill = draft.batch.n_prefill();
-            let max_rows = budget.prefill_rows - n_prefill;
+            let start = self.sequence(id).n_cached();
+            let max_rows = (budget.prefill_rows - n_prefill).min(self.pools.furthest_end(start) - start);
             let max_logit_rows = self.max_logit_rows - draft.batch.logit_rows.len();
             // A later prompt rather comes first in the next step than to begin in the middle of a block.
             let end = self.sequence(id).chunk_end(max_rows, max_logit_rows, n_prefill == 0);
-            if end > self.sequence(id).n_cached() {
+            if end > start {
+                let sequence = self.sequences.get_mut(&id).expect("a sequence stays until it is removed");
+                self.pools.slide(&mut sequence.lease, start);
+                let nothing = vec![0; self.pools.n_caches()];
+                assert!(self.pools.grow(&mut sequence.lease, end, &nothing), "a prompt never lacks a block");
                 self.place(draft, id, RowKind::Prefill, end);
                 self.take_turn(id);
             }
@@ -249,7 +299,7 @@ impl Scheduler {
     /// Puts a sequence's tokens up to `end` into the step.
     fn place(&mut self, draft: &mut Draft, id: SequenceId, kind: RowKind, end: usize) {
         let sequence = self.sequences.get_mut(&id).expect("a sequence stays until it is removed");
-        let index = draft.batch.push_sequence(self.pools.tables(&sequence.blocks, end));
+        let index = draft.batch.push_sequence(self.pools.tables(&sequence.lease, end));
         let n_logits_before = draft.batch.logit_rows.len();
         let start = sequence.n_cached();
         for position in start..end {

@@ -1,19 +1,20 @@
 //! One request: its tokens, and how far they are computed.
 //!
-//! Invariant: tokens `0..n_cached` lie in the cache, in `blocks`; a sequence that waits has neither. Nothing is reported
-//! twice, however often the tokens are computed again.
+//! Invariant: tokens `0..n_cached` lie in the cache, in the blocks of `lease`; a sequence that waits has neither. Nothing
+//! is reported twice, however often the tokens are computed again.
 
 use super::logprobs::{TokenLogprobs, log_softmax_at};
 use super::params::SamplingParams;
-use super::{FinishReason, SequenceRequest};
+use super::pools::Lease;
+use super::{ClientId, FinishReason, SequenceRequest};
 use crate::plan::batch::{BLOCK_TOKENS, RowKind};
 
-/// Whether a sequence owns blocks.
+/// Whether a sequence runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// It owns none.
+    /// It owns no blocks.
     Waiting,
-    /// It owns blocks, and no row of it is in flight.
+    /// It was admitted, and no row of it is in flight.
     Ready,
     /// A step with its rows is not yet retired.
     InFlight,
@@ -24,13 +25,19 @@ pub(super) enum State {
 /// A request on its way.
 #[derive(Debug)]
 pub(super) struct Sequence {
+    client: ClientId,
     /// Prompt, then output.
     tokens: Vec<u32>,
     n_prompt: usize,
     params: SamplingParams,
     pub(super) state: State,
-    /// In each cache, in order of position: (caches)(blocks)
-    pub(super) blocks: Vec<Vec<u32>>,
+    /// What it owns.
+    pub(super) lease: Lease,
+    /// When it was first admitted; the largest number before that.
+    seniority: u64,
+    /// Prompt tokens that were cached when it was admitted, until that is reported.
+    n_found: Option<usize>,
+    is_admission_reported: bool,
     n_cached: usize,
     /// Tokens before this one are computed as prefill rows: the prompt, and after a restart the output so far.
     prefill_end: usize,
@@ -45,13 +52,17 @@ pub(super) struct Sequence {
 impl Sequence {
     /// A sequence that waits.
     pub(super) fn new(request: SequenceRequest) -> Self {
-        let SequenceRequest { client: _, prompt, generated, params } = request;
+        let SequenceRequest { client, prompt, generated, params } = request;
         Self {
+            client,
             n_prompt: prompt.len(),
             prefill_end: prompt.len() + generated.len(),
             tokens: [prompt, generated].concat(),
             state: State::Waiting,
-            blocks: Vec::new(),
+            lease: Lease::new(0),
+            seniority: u64::MAX,
+            n_found: None,
+            is_admission_reported: false,
             n_cached: 0,
             turn: 0,
             n_read: 0,
@@ -61,9 +72,24 @@ impl Sequence {
         }
     }
 
+    /// Who asked.
+    pub(super) fn client(&self) -> ClientId {
+        self.client
+    }
+
+    /// When it was first admitted: the earlier, the smaller.
+    pub(super) fn seniority(&self) -> u64 {
+        self.seniority
+    }
+
     /// Prompt, then output.
     pub(super) fn tokens(&self) -> &[u32] {
         &self.tokens
+    }
+
+    /// Prompt and output, and what it owns.
+    pub(super) fn tokens_and_lease(&mut self) -> (&[u32], &mut Lease) {
+        (&self.tokens, &mut self.lease)
     }
 
     /// The tokens it was given.
@@ -81,6 +107,11 @@ impl Sequence {
         self.n_prompt
     }
 
+    /// Tokens before this one are computed as prefill rows.
+    pub(super) fn prefill_end(&self) -> usize {
+        self.prefill_end
+    }
+
     /// Tokens whose keys and values are cached.
     pub(super) fn n_cached(&self) -> usize {
         self.n_cached
@@ -91,7 +122,7 @@ impl Sequence {
         &self.params
     }
 
-    /// Whether it owns blocks.
+    /// Whether it was admitted: it owns blocks, or those that it will take are promised to it.
     pub(super) fn is_running(&self) -> bool {
         self.state != State::Waiting
     }
@@ -109,7 +140,35 @@ impl Sequence {
     /// Whether the logits of a position are of use: the next token's, or those of a prompt token not yet reported.
     pub(super) fn wants_logits(&self, position: usize) -> bool {
         let next = position + 1;
-        next == self.tokens.len() || self.prompt_logprobs.as_ref().is_some_and(|known| next >= known.len())
+        let is_unknown = |known: &Vec<_>| (known.len()..self.n_prompt).contains(&next);
+        next == self.tokens.len() || self.prompt_logprobs.as_ref().is_some_and(is_unknown)
+    }
+
+    /// Whether it can do without the logits of what is cached: not while those of its prompt are to be reported.
+    pub(super) fn may_hit(&self) -> bool {
+        self.prompt_logprobs.is_none()
+    }
+
+    /// Whole blocks at its start that other tokens have too, and that leave it a token to compute.
+    pub(super) fn n_whole_shared(&self, other: &[u32]) -> usize {
+        let own = self.tokens[..self.tokens.len() - 1].chunks_exact(BLOCK_TOKENS);
+        own.zip(other.chunks_exact(BLOCK_TOKENS)).take_while(|(own, other)| own == other).count()
+    }
+
+    /// It runs, and so many tokens are cached already.
+    pub(super) fn begin(&mut self, n_cached: usize, now: u64) {
+        self.state = State::Ready;
+        self.n_cached = n_cached;
+        self.seniority = self.seniority.min(now);
+        if !self.is_admission_reported {
+            self.n_found = Some(n_cached.min(self.n_prompt));
+        }
+    }
+
+    /// Prompt tokens that were cached when it was first admitted, once.
+    pub(super) fn take_admission(&mut self) -> Option<usize> {
+        self.is_admission_reported = true;
+        self.n_found.take()
     }
 
     /// End of the prefill chunk that starts at `n_cached`, within that many rows and rows with logits.
@@ -144,7 +203,7 @@ impl Sequence {
 
     /// Nothing is cached any more; the tokens so far will be prefilled. The caller has taken the blocks.
     pub(super) fn rewind(&mut self) {
-        assert!(self.blocks.iter().all(Vec::is_empty), "a sequence that waits owns no block");
+        assert!(self.lease.is_empty(), "a sequence that waits owns no block");
         self.state = State::Waiting;
         self.n_cached = 0;
         self.prefill_end = self.tokens.len();

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use super::buffers::Buffers;
 use super::layout::{Buffer, Capacity, Layout, Segment};
 use super::lower::{Constants, Dispatch, Grid, Rows};
 use super::shader::{ShaderKey, TILES};
@@ -65,6 +66,7 @@ impl Activations {
 pub(super) struct Maker<'a> {
     pub(super) gpu: &'a Gpu,
     pub(super) n_objects: u64,
+    pub(super) buffers: Buffers,
 }
 
 impl Maker<'_> {
@@ -72,7 +74,9 @@ impl Maker<'_> {
         self.n_objects += 1;
         let descriptor =
             wgpu::BufferDescriptor { label: Some(label), size, usage, mapped_at_creation: false };
-        self.gpu.device.create_buffer(&descriptor)
+        let buffer = self.gpu.device.create_buffer(&descriptor);
+        self.buffers.push(&buffer);
+        buffer
     }
 
     /// Runs `make`, which asks for `needed_bytes`; what it made is unusable if memory did not suffice.
@@ -83,9 +87,13 @@ impl Maker<'_> {
         make: impl FnOnce(&mut Self) -> T,
     ) -> Result<T, GpuError> {
         let scope = self.gpu.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let n_buffers = self.buffers.len();
         let made = make(self);
         match scope.pop().await {
-            Some(_) => Err(GpuError::OutOfMemory { what, needed_bytes }),
+            Some(_) => {
+                self.buffers.truncate(n_buffers);
+                Err(GpuError::OutOfMemory { what, needed_bytes })
+            }
             None => Ok(made),
         }
     }

@@ -5,11 +5,13 @@
 use std::sync::{Arc, Mutex};
 
 use crate::gpu::shader::Variant;
+use buffers::Live;
 use lower::LowerError;
 
 pub mod batch_words;
 #[cfg(target_arch = "wasm32")]
 mod browser;
+pub mod buffers;
 pub mod layout;
 pub mod lower;
 mod maker;
@@ -102,6 +104,7 @@ pub struct Gpu {
     variant: Variant,
     max_matrix_bytes: u64,
     fault: Arc<Mutex<Option<GpuError>>>,
+    live: Arc<Live>,
 }
 
 impl Gpu {
@@ -149,7 +152,7 @@ impl Gpu {
         let variant = if summary.is_software { Variant::Serial } else { Variant::Workgroup };
         let limits = device.limits();
         let max_matrix_bytes = max_binding_bytes(&limits);
-        Ok(Self { device, queue, limits, summary, variant, max_matrix_bytes, fault })
+        Ok(Self { device, queue, limits, summary, variant, max_matrix_bytes, fault, live: Arc::default() })
     }
 
     /// Chooses the kernels of the other kind of adapter: both must be right on every adapter.
@@ -182,9 +185,25 @@ impl Gpu {
         Self { max_matrix_bytes, ..self }
     }
 
+    /// Largest buffer in bytes.
+    pub fn max_buffer_bytes(&self) -> u64 {
+        self.limits.max_buffer_size
+    }
+
+    /// Buffers of the models on this device.
+    pub fn live(&self) -> &Live {
+        &self.live
+    }
+
     /// Gives the device up: what runs on it is lost, as when a driver resets.
     pub fn destroy(&self) {
+        self.lose("it was destroyed");
         self.device.destroy();
+    }
+
+    /// Takes the device for lost, whatever it still does.
+    pub fn lose(&self, reason: &str) {
+        record(&self.fault, GpuError::Lost { reason: reason.into() });
     }
 
     /// What went wrong since the device was opened, if anything.

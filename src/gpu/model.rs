@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use futures_channel::oneshot;
 
+use super::buffers::Buffers;
 use super::layout::{Buffer, Capacity, Layout};
 use super::lower::{Grid, Rows, Target, lower};
 use super::maker::{Activations, Compiled, Maker, MatrixBuffers};
@@ -55,6 +56,7 @@ pub struct GpuModel {
     next_ticket: u64,
     prefill_submits: usize,
     counters: Counters,
+    buffers: Buffers,
 }
 
 #[derive(Debug)]
@@ -79,7 +81,7 @@ impl GpuModel {
         let layout = Layout::new(&plan, &capacity, max_binding_bytes)?;
         let target = Target { variant: gpu.variant(), max_matrix_bytes: gpu.max_matrix_bytes() };
         let lowered = lower(&plan, &layout, target)?;
-        let mut maker = Maker { gpu: &gpu, n_objects: 0 };
+        let mut maker = Maker { gpu: &gpu, n_objects: 0, buffers: Buffers::new(&gpu.live) };
         let (matrices, weight_bytes) = maker.matrices(&plan, lowered.segments).await?;
         let activations = maker.activations(&layout, &capacity, plan.caches.len()).await?;
         let (kv, cache_blocks) = maker.kv(&plan, &capacity, kv_tokens).await?;
@@ -89,6 +91,7 @@ impl GpuModel {
         let readbacks =
             (0..STEPS_IN_FLIGHT).map(|_| maker.buffer("readback", readback_bytes, usage)).collect();
         let counters = Counters { gpu_objects: maker.n_objects, ..Counters::default() };
+        let buffers = maker.buffers;
         let model = Self {
             plan,
             layout,
@@ -104,6 +107,7 @@ impl GpuModel {
             next_ticket: 0,
             prefill_submits: 1,
             counters,
+            buffers,
             gpu,
         };
         match model.gpu.fault() {
@@ -186,6 +190,11 @@ impl GpuModel {
     /// Bytes of the weights on the device.
     pub fn weight_bytes(&self) -> u64 {
         self.weight_bytes
+    }
+
+    /// Bytes of all its buffers.
+    pub fn gpu_bytes(&self) -> u64 {
+        self.buffers.n_bytes()
     }
 
     /// The kernels in use.

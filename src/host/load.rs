@@ -7,14 +7,15 @@ use std::rc::Rc;
 use super::open::open;
 use super::pace::Pace;
 use super::weights::write_weights;
-use crate::engine::blocks::CacheConfig;
+use crate::engine::blocks::{CacheConfig, Window};
 use crate::engine::{Engine, EngineConfig};
 use crate::format::block::BlockType;
 use crate::format::checkpoint::{Checkpoint, Repack};
 use crate::format::hugging_face::HuggingFaceError;
 use crate::format::split::SplitError;
-use crate::gpu::layout::Capacity;
-use crate::gpu::model::GpuModel;
+use crate::gpu::layout::{Capacity, Layout};
+use crate::gpu::model::{GpuModel, STEPS_IN_FLIGHT};
+use crate::gpu::weights::device_bytes;
 use crate::gpu::{Gpu, GpuError};
 use crate::model::config::Config;
 use crate::model::error::ModelError;
@@ -147,6 +148,8 @@ pub struct Loaded {
     pub pace: Pace,
     /// What people are told of it.
     pub info: ModelInfo,
+    /// What its engine has to work with.
+    pub config: EngineConfig,
 }
 
 /// Reads and checks what the files of a model say: a GGUF file, all parts of one, or those of a Hugging Face folder.
@@ -278,37 +281,61 @@ impl<S: Source> Described<S> {
         ((n_blocks * BLOCK_TOKENS) as u64, self.plan.kv_bytes(&blocks))
     }
 
+    /// Bytes that the model will take on a device, all its buffers together, if its memory suffices.
+    pub fn gpu_bytes(&self, gpu: &Gpu) -> Result<u64, GpuError> {
+        let max_binding_bytes = gpu.max_binding_bytes();
+        let layout = Layout::new(&self.plan, &self.capacity(gpu.summary().is_software), max_binding_bytes)?;
+        let weights = self.plan.matrices.iter().map(|matrix| {
+            let n_rows = matrix.parts.iter().map(|part| part.n_rows).sum();
+            let bytes = device_bytes(matrix.block_type, n_rows, matrix.n_columns);
+            bytes.quants + bytes.scales
+        });
+        let readbacks = (STEPS_IN_FLIGHT * self.max_sequences() * self.config.vocab_size * 4) as u64;
+        let activations =
+            layout.hidden_bytes + layout.inputs_bytes + layout.outputs_bytes + layout.tables_bytes;
+        Ok(weights.sum::<u64>() + activations + readbacks + self.kv_pool(max_binding_bytes).1)
+    }
+
+    fn capacity(&self, is_software: bool) -> Capacity {
+        let logit_rows = self.max_sequences();
+        Capacity {
+            decode_rows: logit_rows,
+            prefill_rows: Pace::most_rows(is_software),
+            logit_rows,
+            context: self.context,
+        }
+    }
+
     /// Makes room on the device and brings the weights there; `progress` hears of bytes done and in all.
     pub async fn load(self, gpu: Rc<Gpu>, mut progress: impl FnMut(u64, u64)) -> Result<Loaded, LoadError> {
         let is_software = gpu.summary().is_software;
         let vocab_size = self.config.vocab_size;
         let logit_rows = self.max_sequences();
-        let capacity = Capacity {
-            decode_rows: logit_rows,
-            prefill_rows: Pace::most_rows(is_software),
-            logit_rows,
-            context: self.context,
-        };
+        let capacity = self.capacity(is_software);
         let model = GpuModel::new(Rc::clone(&gpu), self.plan.clone(), capacity, self.kv_tokens).await?;
         write_weights(&self.files, &self.plan, &model, &mut progress).await?;
         let cache = |(cache, n_blocks): (usize, &usize)| CacheConfig {
             n_blocks: *n_blocks,
-            ring_blocks: self.plan.ring_blocks(cache, capacity.prefill_rows),
+            window: self.plan.caches[cache].window.map(|tokens| Window {
+                tokens,
+                blocks: self.plan.window_blocks(cache, capacity.prefill_rows).expect("it has a window"),
+            }),
         };
         let caches: Vec<CacheConfig> = model.cache_blocks().iter().enumerate().map(cache).collect();
-        // Less where memory did not suffice; a ring holds a sequence of any length.
+        // Less where memory did not suffice; a window holds a sequence of any length.
         let most = caches.iter().map(CacheConfig::max_tokens).min().expect("a plan has a cache");
         let context = self.context.min(most);
         let kv_note = (context < self.context)
             .then(|| format!("the GPU's memory holds {context} tokens of the {} asked for", self.context));
-        let engine = Engine::new(EngineConfig {
+        let config = EngineConfig {
             caches,
             context,
             vocab_size,
             max_sequences: logit_rows,
             max_waiting_of_client: 256,
             max_logit_rows: logit_rows,
-        });
+        };
+        let engine = Engine::new(config.clone());
         let info = ModelInfo {
             id: 0,
             name: self.model_name(),
@@ -326,6 +353,7 @@ impl<S: Source> Described<S> {
             vocab_size: vocab_size as u32,
             has_chat_template: self.tokenizer.has_template(),
         };
-        Ok(Loaded { tokenizer: Rc::new(self.tokenizer), model, engine, pace: Pace::new(is_software), info })
+        let (tokenizer, pace) = (Rc::new(self.tokenizer), Pace::new(is_software));
+        Ok(Loaded { tokenizer, model, engine, pace, info, config })
     }
 }

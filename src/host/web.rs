@@ -1,213 +1,200 @@
-//! The engine in a worker: ports in, ports out.
+//! The engine in a worker: ports in, ports out, and what else a browser has to give.
 //!
-//! Invariant: a message is an array of the encoded bytes and its attachments; what is not, is answered with a sentence.
+//! Invariant: a message is an array of the encoded bytes and its attachments; what is not, is told as garbled. What GPU
+//! memory takes is done only under the engine's lock, of which there is one for each address of the page.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
-use futures_util::StreamExt as _;
-use js_sys::{Array, Function, Uint8Array};
+use futures_channel::mpsc::{UnboundedSender, unbounded};
+use js_sys::{Array, Function, Promise, Set, Uint8Array};
 use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::{JsFuture, spawn_local};
 
-use super::load::{self, LoadError};
-use super::{ConnectionId, Host, Surroundings};
-use crate::protocol::{self, AttachedFile, Event, LoadOptions, ModelInfo, ModelSource, Request};
-use crate::store::{Source as _, web::WebSource};
+use super::load::LoadError;
+use super::serve::{Letter, Place, serve};
+use super::{ConnectionId, Surroundings};
+use crate::protocol::{AttachedFile, ModelSource};
+use crate::store::web::WebSource;
+use locks::Lock;
+
+mod locks;
 
 #[wasm_bindgen]
 extern "C" {
-    /// Anything that messages are posted to: a worker's own scope, later a shared worker's port.
+    /// What messages are posted to: a shared worker's port, or what www/engine_worker.js makes of the tabs' channel.
     pub type Port;
 
     #[wasm_bindgen(method, catch, js_name = postMessage)]
     fn post_message(this: &Port, message: &JsValue) -> Result<(), JsValue>;
 
     #[wasm_bindgen(method, setter, js_name = onmessage)]
-    fn set_onmessage(this: &Port, handler: &Function);
+    fn set_onmessage(this: &Port, handler: &JsValue);
+
+    #[wasm_bindgen(method, js_name = close)]
+    fn close_port(this: &Port);
 
     #[wasm_bindgen(js_namespace = performance, js_name = now)]
     fn performance_now() -> f64;
-}
 
-/// What a port brought.
-struct Letter {
-    connection: ConnectionId,
-    message: Result<(Request, Vec<JsValue>), String>,
+    #[wasm_bindgen(js_name = setTimeout)]
+    fn set_timeout(then: &Function, ms: f64) -> f64;
+
+    #[wasm_bindgen(js_name = close)]
+    fn close_worker();
+
+    /// Of www/engine_worker.js: tells every port in plain words that the engine cannot go on, and ends the worker.
+    pub fn fatal(sentence: &str);
 }
 
 /// The engine, and the ports it answers.
 pub struct WebHost {
-    ports: Rc<RefCell<Vec<Port>>>,
-    inbox: UnboundedSender<Letter>,
+    inbox: UnboundedSender<Letter<JsValue>>,
+    ports: Rc<Ports>,
+    n_connections: Cell<ConnectionId>,
+}
+
+/// The ports that are open.
+struct Ports {
+    open: RefCell<BTreeMap<ConnectionId, OpenPort>>,
+    /// The worker script's own list of them, which lets them live.
+    met: Set,
+}
+
+struct OpenPort {
+    port: Port,
+    _on_message: Closure<dyn Fn(JsValue)>,
+}
+
+/// The worker, as the engine's loop sees it.
+struct WorkerPlace {
+    ports: Rc<Ports>,
+    inbox: UnboundedSender<Letter<JsValue>>,
+    /// Shows that the engine lives.
+    epoch: Lock,
+    /// Shows that it alone may take GPU memory.
+    engine: Lock,
 }
 
 impl WebHost {
-    /// Starts the loop; it runs as long as the worker does.
-    pub fn start() -> Self {
-        let ports = Rc::new(RefCell::new(Vec::new()));
+    /// Starts the loop of the engine for the page under the path `base`; it runs as long as the worker does. `met` is the
+    /// worker script's list of ports.
+    pub fn start(base: &str, met: Set) -> Self {
+        let ports = Rc::new(Ports { open: RefCell::default(), met });
         let (inbox, letters) = unbounded();
-        wasm_bindgen_futures::spawn_local(run(letters, Rc::clone(&ports)));
-        Self { ports, inbox }
-    }
-
-    /// Serves one more port; `early` are the messages that came before.
-    pub fn attach(&self, port: Port, early: &Array) {
-        let connection = self.ports.borrow().len() as ConnectionId;
-        let inbox = self.inbox.clone();
-        let deliver = move |data: JsValue| {
-            // The loop lives as long as the worker.
-            let _ = inbox.unbounded_send(Letter { connection, message: open(&data) });
+        // Whoever takes these locks away wants the engine gone.
+        let place = WorkerPlace {
+            ports: Rc::clone(&ports),
+            inbox: inbox.clone(),
+            epoch: Lock::request(format!("pagelm epoch {:016x}", entropy()), close_worker),
+            engine: Lock::request(format!("pagelm engine {base}"), close_worker),
         };
-        early.iter().for_each(&deliver);
-        let handler = Closure::<dyn Fn(JsValue)>::new(move |event: JsValue| {
-            deliver(js_sys::Reflect::get(&event, &"data".into()).unwrap_or_default());
+        let surroundings = Surroundings { now_ms: performance_now, unix_secs, entropy, memory_bytes };
+        spawn_local(async move {
+            // A tab that hears of this lock finds it taken.
+            place.epoch.granted().await;
+            serve(Rc::new(place), letters, surroundings).await;
         });
-        port.set_onmessage(handler.as_ref().unchecked_ref());
-        // As long-lived as the port, which lives as long as the worker.
-        handler.forget();
-        self.ports.borrow_mut().push(port);
+        Self { inbox, ports, n_connections: Cell::new(0) }
     }
 
-    /// Tells every port in plain words that the engine cannot go on.
-    pub fn announce_failure(&self, text: &str) {
-        let message = Array::of2(&"fatal".into(), &text.into());
-        for port in self.ports.borrow().iter() {
+    /// Serves one more port. What came by it before waits in it.
+    pub fn attach(&self, port: Port) {
+        let connection = self.n_connections.get();
+        self.n_connections.set(connection + 1);
+        let inbox = self.inbox.clone();
+        let on_message = Closure::<dyn Fn(JsValue)>::new(move |event: JsValue| {
+            let data = js_sys::Reflect::get(&event, &"data".into()).unwrap_or_default();
+            // The loop lives as long as the worker.
+            let _ = inbox.unbounded_send(open(connection, &data));
+        });
+        port.set_onmessage(on_message.as_ref());
+        self.ports.open.borrow_mut().insert(connection, OpenPort { port, _on_message: on_message });
+    }
+}
+
+impl Ports {
+    fn close(&self, connection: ConnectionId) {
+        if let Some(OpenPort { port, .. }) = self.open.borrow_mut().remove(&connection) {
+            port.set_onmessage(&JsValue::NULL);
+            port.close_port();
+            self.met.delete(&port);
+        }
+    }
+}
+
+impl Place for WorkerPlace {
+    type Attachment = JsValue;
+    type Source = WebSource;
+
+    fn epoch(&self) -> String {
+        self.epoch.name().to_owned()
+    }
+
+    async fn sources(&self, source: &ModelSource, attachments: &[JsValue]) -> Result<Vec<WebSource>, String> {
+        match source {
+            ModelSource::Url { url } => WebSource::model_files(url).await.map_err(|error| error.to_string()),
+            ModelSource::Attachments { files } => {
+                let file = |(index, AttachedFile { name, .. }): (usize, &AttachedFile)| {
+                    let blob = attachments.get(index).and_then(|value| value.dyn_ref::<web_sys::Blob>());
+                    let blob = blob
+                        .ok_or_else(|| format!("{name}: the file did not reach the engine; open it again"))?;
+                    Ok(WebSource::from_blob(name, blob.clone()))
+                };
+                files.iter().enumerate().map(file).collect()
+            }
+        }
+    }
+
+    async fn own_the_gpu(&self) {
+        self.engine.granted().await;
+    }
+
+    fn post(&self, connection: ConnectionId, bytes: &[u8], attachments: &[JsValue]) {
+        let mut message = Array::of1(&Uint8Array::from(bytes));
+        message.extend(attachments);
+        if let Some(OpenPort { port, .. }) = self.ports.open.borrow().get(&connection) {
+            // A port whose tab is gone takes no messages, and nobody misses them.
             let _ = port.post_message(&message);
         }
     }
-}
 
-/// The one loop: letters first, then a step, then what it brought.
-async fn run(mut letters: UnboundedReceiver<Letter>, ports: Rc<RefCell<Vec<Port>>>) {
-    let surroundings = Surroundings { now_ms: performance_now, unix_secs, entropy, memory_bytes };
-    let mut host = Host::new(surroundings, None);
-    loop {
-        while let Ok(letter) = letters.try_recv() {
-            receive(&mut host, letter, &ports).await;
-        }
-        post_all(&mut host, &ports);
-        if host.has_work() {
-            host.step().await;
-            post_all(&mut host, &ports);
-        } else {
-            let Some(letter) = letters.next().await else { return };
-            receive(&mut host, letter, &ports).await;
+    fn watch(&self, connection: ConnectionId, lock: &str) {
+        let (inbox, ports) = (self.inbox.clone(), Rc::clone(&self.ports));
+        locks::when_free(lock, move || {
+            ports.close(connection);
+            let _ = inbox.unbounded_send(Letter::Gone { connection });
+        });
+    }
+
+    async fn sleep(&self, ms: f64) {
+        let promise = Promise::new(&mut |resolve, _| _ = set_timeout(&resolve, ms));
+        // A timer does not fail.
+        let _ = JsFuture::from(promise).await;
+    }
+
+    fn close(&self) {
+        close_worker();
+    }
+
+    fn in_words(&self, error: &LoadError) -> String {
+        match error {
+            LoadError::Context { .. } => {
+                format!("{error}; change \u{201c}Context length\u{201d} in the settings, under Loading")
+            }
+            _ => error.to_string(),
         }
     }
 }
 
-async fn receive(host: &mut Host, letter: Letter, ports: &RefCell<Vec<Port>>) {
-    let connection = letter.connection;
-    let (request, attachments) = match letter.message {
-        Ok(message) => message,
-        Err(error) => return post(ports, connection, &Event::Failed { request: None, error }),
-    };
-    match request {
-        Request::Hello { version, .. } => host.greet(connection, version),
-        Request::Load { source, options, .. } => {
-            load_model(host, connection, source, &options, &attachments, ports).await;
+fn open(connection: ConnectionId, data: &JsValue) -> Letter<JsValue> {
+    let parts = data.dyn_ref::<Array>();
+    match parts.map(|parts| (parts, parts.get(0).dyn_into::<Uint8Array>())) {
+        Some((parts, Ok(bytes))) => {
+            Letter::Message { connection, bytes: bytes.to_vec(), attachments: parts.iter().skip(1).collect() }
         }
-        Request::Generate { request, prompts, options, .. } => {
-            host.generate(connection, request, &prompts[0], &options);
-        }
-        Request::Tokenize { request, prompt, .. } => host.tokenize(connection, request, &prompt),
-        Request::Status { request } => host.status(connection, request),
-        Request::Cancel { request } => host.cancel(connection, request),
-        Request::Received { .. } | Request::Bye | Request::Break { .. } => {}
-    }
-}
-
-async fn load_model(
-    host: &mut Host,
-    connection: ConnectionId,
-    source: ModelSource,
-    options: &LoadOptions,
-    attachments: &[JsValue],
-    ports: &RefCell<Vec<Port>>,
-) {
-    let event = match try_load(host, connection, source, options, attachments, ports).await {
-        Ok(model) => {
-            Event::Ready { model, source: ModelSource::Url { url: String::new() }, options: options.clone() }
-        }
-        Err(error) => Event::LoadFailed { error, unloaded: host.loaded().is_none() },
-    };
-    post_all(host, ports);
-    post(ports, connection, &event);
-}
-
-/// Answers run on until the new model's headers have been found good. The error is a sentence.
-async fn try_load(
-    host: &mut Host,
-    connection: ConnectionId,
-    source: ModelSource,
-    options: &LoadOptions,
-    attachments: &[JsValue],
-    ports: &RefCell<Vec<Port>>,
-) -> Result<ModelInfo, String> {
-    let sources = sources(source, attachments).await?;
-    let stage = match &sources[..] {
-        [source] => format!("Loading {}", source.name()),
-        [first, _] => format!("Loading {} and 1 more file", first.name()),
-        [first, ..] => format!("Loading {} and {} more files", first.name(), sources.len() - 1),
-        [] => "Loading".into(),
-    };
-    let total_bytes = sources.iter().map(WebSource::len_bytes).sum();
-    post(ports, connection, &Event::Loading { stage: stage.clone(), done_bytes: 0, total_bytes });
-    let described = load::describe(sources, options).await.map_err(in_words)?;
-    let gpu = host.make_room().await.map_err(|error| error.to_string())?;
-    // Before the weights, which may take minutes.
-    post_all(host, ports);
-    let progress = |done_bytes, total_bytes| {
-        post(ports, connection, &Event::Loading { stage: stage.clone(), done_bytes, total_bytes });
-    };
-    host.load_on(gpu, described, progress).await.map_err(in_words)
-}
-
-/// The error as a sentence; what a setting of the page caused, with the way to it.
-fn in_words(error: LoadError) -> String {
-    match error {
-        LoadError::Context { .. } => {
-            format!("{error}; change \u{201c}Context length\u{201d} in the settings, under Loading")
-        }
-        _ => error.to_string(),
-    }
-}
-
-async fn sources(source: ModelSource, attachments: &[JsValue]) -> Result<Vec<WebSource>, String> {
-    match source {
-        ModelSource::Url { url } => WebSource::model_files(&url).await.map_err(|error| error.to_string()),
-        ModelSource::Attachments { files } => {
-            let file = |(index, AttachedFile { name, .. }): (usize, AttachedFile)| {
-                let attachment = attachments.get(index).and_then(|value| value.dyn_ref::<web_sys::Blob>());
-                let blob = attachment
-                    .ok_or_else(|| format!("{name}: the file did not reach the engine; open it again"))?;
-                Ok(WebSource::from_blob(name, blob.clone()))
-            };
-            files.into_iter().enumerate().map(file).collect()
-        }
-    }
-}
-
-fn open(data: &JsValue) -> Result<(Request, Vec<JsValue>), String> {
-    let parts: &Array = data.dyn_ref().ok_or("a message to the engine is not an array; reload the page")?;
-    let bytes: Uint8Array =
-        parts.get(0).dyn_into().ok().ok_or("a message to the engine has no bytes; reload the page")?;
-    let request = protocol::decode(&bytes.to_vec()).map_err(|error| error.to_string())?;
-    Ok((request, parts.iter().skip(1).collect()))
-}
-
-fn post_all(host: &mut Host, ports: &RefCell<Vec<Port>>) {
-    for (connection, event) in host.take_events() {
-        post(ports, connection, &event);
-    }
-}
-
-fn post(ports: &RefCell<Vec<Port>>, connection: ConnectionId, event: &Event) {
-    let message = Array::of1(&Uint8Array::from(protocol::encode(event).as_slice()));
-    if let Some(port) = ports.borrow().get(connection as usize) {
-        // A port whose tab is gone takes no messages, and nobody misses them.
-        let _ = port.post_message(&message);
+        _ => Letter::Garbled { connection },
     }
 }
 

@@ -27,7 +27,7 @@ pub struct Batch {
     /// Sequence of each row, an index into `block_tables`: (rows)
     pub sequences: Vec<u32>,
     /// Blocks of each sequence of this step in each cache of the plan, in order of position: (sequences)(caches)(blocks).
-    /// One that lies behind its cache's window may be named again by a later position.
+    /// Behind a cache's window, where no row of the step sees it, an entry names another block of the same sequence.
     pub block_tables: Vec<Vec<Vec<u32>>>,
     /// Rows whose logits are wanted, ascending: (logit rows)
     pub logit_rows: Vec<u32>,

@@ -306,18 +306,18 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Blocks of the ring in which a sequence keeps a cache's keys and values, where steps have at most so many prefill
-    /// rows: what a whole chunk sees is there while the chunk is written. `None` without a window.
-    pub fn ring_blocks(&self, cache: usize, prefill_rows: usize) -> Option<usize> {
+    /// Most blocks that a sequence has use for at once in a cache, where steps have at most so many prefill rows: a whole
+    /// chunk and what its rows see. `None` without a window.
+    pub fn window_blocks(&self, cache: usize, prefill_rows: usize) -> Option<usize> {
         let window = self.caches[cache].window?;
         Some((window + prefill_rows.max(1)).div_ceil(batch::BLOCK_TOKENS) + 1)
     }
 
     /// Blocks of each cache, where one without a window has `n_blocks`: no more than so many sequences can use.
     pub fn cache_blocks(&self, n_blocks: usize, n_sequences: usize, prefill_rows: usize) -> Vec<usize> {
-        let blocks = |cache| match self.ring_blocks(cache, prefill_rows) {
+        let blocks = |cache| match self.window_blocks(cache, prefill_rows) {
             None => n_blocks,
-            Some(ring) => n_blocks.min(ring.saturating_mul(n_sequences)),
+            Some(most) => n_blocks.min(most.saturating_mul(n_sequences)),
         };
         (0..self.caches.len()).map(blocks).collect()
     }

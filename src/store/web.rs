@@ -14,14 +14,14 @@ use crate::format::hugging_face::{
 use crate::format::split::{name_of_part, part_of_name};
 
 /// A file that the browser holds or can fetch. Works in pages and in every kind of worker.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct WebSource {
     name: String,
     len_bytes: u64,
     place: Place,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Place {
     /// A file chosen by the person, or a whole answer that the browser keeps.
     Blob(Blob),

@@ -1,15 +1,75 @@
-//! Alone = in a crowd: random arrivals, budgets, cancels, failures and pools too small change no sequence's answer.
+//! Alone = in a crowd: random arrivals, budgets, cancels, failures, shared beginnings and pools too small change no
+//! sequence's answer.
 
 use std::collections::BTreeMap;
 
-use pagelm::engine::blocks::CacheConfig;
+use pagelm::engine::blocks::{CacheConfig, Window};
 use pagelm::engine::params::SamplingParams;
-use pagelm::engine::{Budget, EngineConfig, MAX_IN_FLIGHT, SequenceRequest};
+use pagelm::engine::{Budget, EngineConfig, MAX_IN_FLIGHT, SequenceId, SequenceRequest};
 
-use crate::world::{Random, VOCAB_SIZE, World, alone, config, prompt, windowed};
+use crate::world::{Answer, Random, VOCAB_SIZE, World, alone, config, prompt, windowed};
 
-fn any_request(random: &mut Random, max_prompt: usize) -> SequenceRequest {
-    let len = if random.one_in(4) { 1 + random.below(3) } else { 1 + random.below(max_prompt) };
+/// What happened in some schedules.
+#[derive(Debug, Default)]
+struct Tally {
+    preemptions: u64,
+    cached_tokens: usize,
+    finished: usize,
+}
+
+/// Requests whose prompts begin alike, go on with earlier answers, or resume one.
+struct Requests {
+    beginnings: Vec<Vec<u32>>,
+    earlier: Vec<(SequenceRequest, Answer)>,
+    max_prompt: usize,
+    n_clients: usize,
+}
+
+impl Requests {
+    fn new(random: &mut Random, config: &EngineConfig) -> Self {
+        let most = config.caches.iter().map(CacheConfig::max_tokens).min().expect("a model has a cache");
+        let beginnings = (0..2).map(|_| {
+            let len = 20 + random.below(90);
+            prompt(random, len)
+        });
+        Self {
+            beginnings: beginnings.collect(),
+            earlier: Vec::new(),
+            max_prompt: (config.context - 1).min(most),
+            n_clients: 1 + random.below(4),
+        }
+    }
+
+    /// The next request, and what it is answered with alone.
+    fn next(&mut self, random: &mut Random, config: &EngineConfig) -> (SequenceRequest, Answer) {
+        let len = 1 + random.below(self.max_prompt);
+        let beginning = match random.below(5) {
+            0 => Vec::new(),
+            1 if !self.earlier.is_empty() => {
+                let (request, answer) = &self.earlier[random.below(self.earlier.len())];
+                [&request.prompt[..], &request.generated, &answer.tokens].concat()
+            }
+            2 if !self.earlier.is_empty() => self.earlier[random.below(self.earlier.len())].0.prompt.clone(),
+            _ => self.beginnings[random.below(self.beginnings.len())].clone(),
+        };
+        let end = if random.one_in(3) { prompt(random, len) } else { prompt(random, 1 + len % 8) };
+        let mut tokens = [beginning, end].concat();
+        tokens.truncate(self.max_prompt);
+        let client = random.below(self.n_clients) as u64;
+        let params = any_params(random);
+        let mut request = SequenceRequest { client, prompt: tokens, generated: Vec::new(), params };
+        let mut answer = alone(config, &request);
+        if random.one_in(5) {
+            // As much of it as another engine may have computed before it died, down to the last token.
+            request.generated = answer.tokens[..random.below(answer.tokens.len() + 1)].to_vec();
+            answer = alone(config, &request);
+        }
+        self.earlier.push((request.clone(), answer.clone()));
+        (request, answer)
+    }
+}
+
+fn any_params(random: &mut Random) -> SamplingParams {
     let mut params = SamplingParams {
         temperature: [0.0, 0.0, 0.7, 1.3][random.below(4)],
         top_k: [0, 0, 5][random.below(3)],
@@ -17,9 +77,9 @@ fn any_request(random: &mut Random, max_prompt: usize) -> SequenceRequest {
         repetition_penalty: [1.0, 1.2][random.below(2)],
         frequency_penalty: [0.0, 0.3][random.below(2)],
         seed: random.below(1000) as u64,
-        max_tokens: [Some(1), Some(5), Some(70), Some(100), None][random.below(5)],
+        max_tokens: [Some(1), Some(20), Some(70), Some(100), None][random.below(5)],
         logprobs: [None, None, Some(0), Some(3)][random.below(4)],
-        prompt_logprobs: [None, None, Some(0), Some(2)][random.below(4)],
+        prompt_logprobs: [None, None, None, Some(2)][random.below(4)],
         ..SamplingParams::default()
     };
     if random.one_in(3) {
@@ -27,79 +87,111 @@ fn any_request(random: &mut Random, max_prompt: usize) -> SequenceRequest {
         params.stop_token_ids = vec![random.below(VOCAB_SIZE) as u32];
         params.min_tokens = params.max_tokens.unwrap_or(9).min(3);
     }
-    SequenceRequest { client: 0, generated: Vec::new(), prompt: prompt(random, len), params }
+    params
 }
 
 /// A crowd with random arrivals, budgets, cancels and failures, its steps one or two in flight.
-fn check_crowd(seed: u64, config: &EngineConfig) -> u64 {
+fn run_crowd(seed: u64, config: &EngineConfig, tally: &mut Tally) {
     let mut random = Random(seed << 32);
     let mut world = World::new(config.clone());
+    let mut requests = Requests::new(&mut random, config);
     let mut expected = BTreeMap::new();
-    let most = config.caches.iter().map(CacheConfig::max_tokens).min().expect("a model has a cache");
-    let mut to_arrive = 14;
-    let may_cancel = random.one_in(2);
-    let may_fail = random.one_in(3);
+    let mut to_arrive = 10;
+    let (may_cancel, may_fail, is_alone) = (random.one_in(2), random.one_in(3), random.one_in(2));
     for _ in 0..20_000 {
-        if to_arrive > 0 && random.one_in(6) {
+        if to_arrive > 0 && random.one_in(3) {
             to_arrive -= 1;
-            let request = any_request(&mut random, (config.context - 1).min(most));
-            expected.insert(world.add(request.clone()), alone(config, &request));
+            let (request, answer) = requests.next(&mut random, config);
+            expected.insert(world.add(request), answer);
         }
-        if may_cancel && random.one_in(60) {
-            let ids: Vec<_> = expected.keys().copied().collect();
+        if may_cancel && random.one_in(40) {
+            let ids: Vec<SequenceId> = expected.keys().copied().collect();
             if !ids.is_empty() {
                 world.cancel(ids[random.below(ids.len())]);
             }
         }
         if may_fail && random.one_in(80) {
-            world.device.slots.iter_mut().for_each(|slots| slots.fill(None));
-            world.device.computed.clear();
-            world.engine.forget_cache();
+            world.lose_device(config.clone());
         }
         let submitted = world.submit(Budget { prefill_rows: [0, 1, 20, 64, 200][random.below(5)] }).is_some();
         if may_fail && submitted && random.one_in(40) {
-            let (step, _) = world.device.computed.pop().expect("a step was just submitted");
-            world.engine.abandon(step);
+            world.fail_last();
         }
-        if world.device.computed.len() == MAX_IN_FLIGHT || random.one_in(2) {
+        if is_alone || world.device.computed.len() == MAX_IN_FLIGHT || random.one_in(2) {
             world.retire();
         }
         if to_arrive == 0 && world.engine.is_idle() {
             break;
         }
     }
-    assert!(world.engine.is_idle(), "seed {seed} does not end: {:?}", world.engine.stats());
     let stats = world.engine.stats();
-    assert_eq!(stats.free_blocks, stats.n_blocks, "seed {seed} leaks");
+    assert!(world.engine.is_idle(), "seed {seed} does not end: {stats:?}");
+    assert_eq!((stats.free_blocks, stats.running), (stats.n_blocks, 0), "seed {seed} leaks");
+    tally.preemptions += stats.preemptions;
     for (id, expected) in &expected {
         let found = &world.answers[id];
+        tally.cached_tokens += found.cached.unwrap_or(0);
         if world.cancelled.contains(id) {
             assert!(expected.tokens.starts_with(&found.tokens), "seed {seed}, {id:?}");
-            assert!(found.finished.is_none() || found == expected, "seed {seed}, {id:?}");
         } else {
-            assert_eq!(found, expected, "seed {seed}, {id:?}");
+            tally.finished += 1;
+            let found = Answer { cached: expected.cached, ..found.clone() };
+            assert_eq!(found, *expected, "seed {seed}, {id:?}");
         }
     }
-    world.engine.stats().preemptions
+}
+
+fn check_crowds(config: &EngineConfig, n_schedules: u64) -> Tally {
+    let mut tally = Tally::default();
+    for seed in 0..n_schedules {
+        // One to nine at once.
+        let max_sequences = config.max_sequences.min(1 + seed as usize % 9);
+        run_crowd(seed, &EngineConfig { max_sequences, ..config.clone() }, &mut tally);
+    }
+    assert!(tally.finished as u64 > 4 * n_schedules, "{tally:?}");
+    tally
 }
 
 #[test]
-fn alone_is_as_in_a_crowd() {
-    let roomy = config(200, 300);
-    assert_eq!((0..12).map(|seed| check_crowd(seed, &roomy)).sum::<u64>(), 0, "a roomy pool preempts nobody");
+fn roomy_pools_are_shared() {
+    for config in [config(400, 200), windowed([400, 100], 200)] {
+        let config = EngineConfig { max_sequences: 9, ..config };
+        let tally = check_crowds(&config, 270);
+        assert!(tally.cached_tokens > 15_000, "{tally:?}");
+    }
+}
+
+#[test]
+fn small_pools_preempt_and_are_shared() {
     for config in [
         config(7, 200),
         config(4, 1000),
         EngineConfig { max_logit_rows: 3, ..config(9, 150) },
-        EngineConfig { max_sequences: 3, ..config(5, 160) },
         EngineConfig { max_sequences: 100, max_logit_rows: 100, ..config(12, 120) },
-        windowed([12, 9], 400),
-        windowed([14, 14], 400),
-        windowed([9, 4], 400),
     ] {
-        let preemptions: u64 = (0..16).map(|seed| check_crowd(seed, &config)).sum();
-        assert!(preemptions > 0, "{config:?} is to preempt");
+        let tally = check_crowds(&EngineConfig { max_sequences: 9, ..config }, 270);
+        assert!(tally.preemptions > 50 && tally.cached_tokens > 15_000, "{tally:?}");
     }
-    check_crowd(0, &EngineConfig { max_logit_rows: 1, ..config(3, 90) });
-    check_crowd(0, &EngineConfig { max_sequences: 1, ..config(1, 90) });
+}
+
+#[test]
+fn small_pools_with_a_window_preempt_and_are_shared() {
+    // Prompts are longer than what they may own of the second cache at once, while others share and keep parts of it.
+    let mut narrow = windowed([24, 7], 300);
+    narrow.caches[1].window = Some(Window { tokens: 20, blocks: 3 });
+    // All layers have the same window.
+    let mut alike = windowed([9, 5], 300);
+    alike.caches = vec![CacheConfig { n_blocks: 5, window: Some(Window { tokens: 33, blocks: 4 }) }];
+    for config in [windowed([12, 9], 180), windowed([14, 14], 180), windowed([9, 4], 180), narrow, alike] {
+        let tally = check_crowds(&EngineConfig { max_sequences: 9, ..config }, 180);
+        assert!(tally.preemptions > 10 && tally.cached_tokens > 5_000, "{tally:?}");
+    }
+}
+
+#[test]
+fn the_smallest_pools_serve_all() {
+    check_crowds(&EngineConfig { max_logit_rows: 1, ..config(3, 90) }, 60);
+    // One block can never be shared: its last token is computed anew.
+    let tally = check_crowds(&EngineConfig { max_sequences: 1, ..config(1, 90) }, 60);
+    assert_eq!(tally.cached_tokens, 0);
 }

@@ -2,13 +2,16 @@
 //! its bounds.
 
 mod crowd;
+mod fairness;
+mod resuming;
+mod sharing;
 mod world;
 
 use pagelm::engine::params::{ParamError, SamplingParams};
 use pagelm::engine::{AddError, Budget, Engine, EngineConfig, FinishReason, SequenceRequest};
 
 use pagelm::plan::batch::BLOCK_TOKENS;
-use world::{Device, World, alone, config, greedy, model, request, windowed};
+use world::{Random, World, alone, config, greedy, model, prompt, request, windowed};
 
 #[test]
 fn alone_is_what_the_model_says() {
@@ -70,9 +73,11 @@ fn a_long_prompt_gets_its_turn_among_endless_short_ones() {
     let budget = Budget { prefill_rows: 64 };
     let mut world = World::new(EngineConfig { max_sequences: 100, max_logit_rows: 100, ..config(200, 2000) });
     let long = world.add(request(640, greedy(1)));
+    let mut random = Random(64);
     for _ in 0..40 {
-        world.add(request(64, greedy(1)));
-        world.add(request(64, greedy(1)));
+        for _ in 0..2 {
+            world.add(SequenceRequest { prompt: prompt(&mut random, 64), ..request(64, greedy(1)) });
+        }
         world.submit(budget);
         world.retire();
     }
@@ -186,13 +191,14 @@ fn why_a_sequence_ends() {
 fn cancelled_blocks_are_free_at_once_or_when_their_step_retires() {
     let mut world = World::new(config(10, 300));
     let budget = Budget { prefill_rows: 100 };
-    let [first, second] = [70, 40].map(|len| world.add(request(len, greedy(50))));
+    let [first, second] = [64, 40].map(|len| world.add(request(len, greedy(50))));
     let free = |world: &World| world.engine.stats().free_blocks;
     world.submit(budget);
-    assert_eq!(free(&world), 5);
-    // What the budget left was less than a block, so the second is not in this step.
+    world.retire();
+    assert_eq!(free(&world), 7, "of the second, one block fits in the budget");
+    world.submit(Budget { prefill_rows: 0 });
     world.cancel(second);
-    assert_eq!(free(&world), 7, "the second is gone at once");
+    assert_eq!((free(&world), world.engine.stats().cached_blocks), (7, 1), "the second is gone at once");
     world.cancel(second);
     world.retire();
     assert_eq!(free(&world), 7);
@@ -298,8 +304,8 @@ fn a_sequence_waits_for_blocks_in_flight_rather_than_lose_its_own() {
     world.submit(Budget { prefill_rows: 0 }).unwrap();
     world.submit(Budget { prefill_rows: 32 }).unwrap();
     world.retire();
-    // The first is at position 96, no block is free, and the second's are in flight.
-    assert_eq!((world.engine.stats().free_blocks, world.engine.stats().steps_in_flight), (0, 1));
+    // The first is at position 96, the block that is free is promised to the second, and the second's is in flight.
+    assert_eq!((world.engine.stats().free_blocks, world.engine.stats().steps_in_flight), (1, 1));
     assert_eq!(world.submit(Budget { prefill_rows: 0 }), None);
     assert_eq!(world.engine.stats().preemptions, 0);
     world.retire();
@@ -323,14 +329,10 @@ fn abandoned_steps_and_a_lost_cache_are_computed_again() {
         }
         if i < 40 && i % 3 == 0 {
             world.submit(budget);
-            let (step, _) = world.device.computed.remove(0);
-            world.engine.abandon(step);
+            world.fail_last();
         }
         if i == 30 {
-            world.device = Device::new(&config.caches);
-            world.engine.forget_cache();
-            let stats = world.engine.stats();
-            assert_eq!(stats.free_blocks, stats.n_blocks);
+            world.lose_device(config.clone());
         }
         while !world.device.computed.is_empty() {
             world.retire();
@@ -381,20 +383,18 @@ fn requests_that_can_never_run_are_refused() {
 #[test]
 fn blocks_behind_a_window_serve_again() {
     let config = windowed([40, 12], 1200);
-    let ring = config.caches[1].ring_blocks.expect("a window has a ring");
-    let mut world = World::new(config.clone());
-    let request = request(700, greedy(400));
-    let id = world.add(request.clone());
-    let mut most = 0;
-    while world.submit(Budget { prefill_rows: 64 }).is_some() {
-        world.retire();
-        let stats = world.engine.stats();
-        most = most.max(stats.n_blocks - stats.free_blocks);
+    let ring = config.caches[1].window.expect("it has a window").blocks;
+    for prefill_rows in [1, 64, 200, 1000] {
+        let mut world = World::new(config.clone());
+        let request = request(700, greedy(400));
+        let id = world.add(request.clone());
+        while let Some(batch) = world.submit(Budget { prefill_rows }) {
+            let stats = world.engine.stats();
+            let last = *batch.positions.last().unwrap() as usize;
+            let in_window = stats.n_blocks - stats.free_blocks - (last / BLOCK_TOKENS + 1);
+            assert!(in_window <= if batch.n_decode > 0 { 3 } else { ring }, "{in_window} blocks");
+            world.retire();
+        }
+        assert_eq!(world.answers[&id], alone(&config, &request));
     }
-    assert_eq!(
-        most,
-        1100usize.div_ceil(BLOCK_TOKENS) + ring,
-        "the window's cache holds no more than its ring"
-    );
-    assert_eq!(world.answers[&id], alone(&config, &request));
 }

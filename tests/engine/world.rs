@@ -1,11 +1,12 @@
 //! A fake device, and an engine on it with the checks that hold for every step.
 //!
-//! The device has a paged cache of tokens. A row's logits are a hash of what its block table leads to, so a wrong slot,
-//! table, position or order changes every token that follows.
+//! The device has paged caches. Like keys and values, what a slot holds depends on all tokens before it, and a row's
+//! logits on what its block table leads to: so a wrong slot, table, position or order changes every token that follows.
+//! Besides, each row checks that all it sees is what its sequence's tokens say.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pagelm::engine::blocks::CacheConfig;
+use pagelm::engine::blocks::{CacheConfig, Window};
 use pagelm::engine::logprobs::TokenLogprobs;
 use pagelm::engine::params::SamplingParams;
 use pagelm::engine::{
@@ -27,12 +28,21 @@ fn hash(state: u64, value: u64) -> u64 {
     mixed ^ (mixed >> 29)
 }
 
-/// Logits that follow tokens, in [−3, 3): (vocabulary)
+/// The state of a model that has read nothing.
+const START: u64 = 1;
+
+fn read(state: u64, token: u32) -> u64 {
+    hash(state, u64::from(token) + 1)
+}
+
+/// Logits in [−3, 3): (vocabulary)
+fn logits_of(state: u64) -> impl Iterator<Item = f32> {
+    (0..VOCAB_SIZE as u64).map(move |token| (hash(state, token) >> 40) as f32 / (1 << 24) as f32 * 6.0 - 3.0)
+}
+
+/// Logits that follow tokens: (vocabulary)
 pub(crate) fn model(tokens: impl IntoIterator<Item = u32>) -> Vec<f32> {
-    let state = tokens.into_iter().fold(1, |state, token| hash(state, u64::from(token) + 1));
-    (0..VOCAB_SIZE as u64)
-        .map(|token| (hash(state, token) >> 40) as f32 / (1 << 24) as f32 * 6.0 - 3.0)
-        .collect()
+    logits_of(tokens.into_iter().fold(START, read)).collect()
 }
 
 /// Numbers for the tests' own choices.
@@ -49,68 +59,63 @@ impl Random {
     }
 }
 
-/// Caches of tokens and their positions, and steps computed but not yet retired.
+/// Caches of what the model has read, and steps computed but not yet retired.
 pub(crate) struct Device {
     /// (caches)(slots)
-    pub(crate) slots: Vec<Vec<Option<(u32, u32)>>>,
-    /// How far each cache is looked back into.
-    windows: Vec<usize>,
+    slots: Vec<Vec<Option<u64>>>,
+    caches: Vec<CacheConfig>,
     pub(crate) computed: Vec<(StepId, Vec<f32>)>,
 }
 
 impl Device {
     pub(crate) fn new(caches: &[CacheConfig]) -> Self {
         let slots = caches.iter().map(|cache| vec![None; cache.n_blocks * BLOCK_TOKENS]).collect();
-        let windows = caches.iter().map(|cache| cache.ring_blocks.map_or(usize::MAX, |_| WINDOW)).collect();
-        Self { slots, windows, computed: Vec::new() }
+        Self { slots, caches: caches.to_vec(), computed: Vec::new() }
     }
 
-    pub(crate) fn submit(&mut self, step: &Step) {
+    /// Computes a step, of whose sequences these are the states at each position.
+    fn submit(&mut self, step: &Step, states: &[&[u64]]) {
         let batch = &step.batch;
         for row in 0..batch.n_rows() {
-            for (cache, slots) in self.slots.iter_mut().enumerate() {
-                slots[batch.slot(row, cache) as usize] = Some((batch.tokens[row], batch.positions[row]));
+            for cache in 0..self.caches.len() {
+                let before = match batch.positions[row] as usize {
+                    0 => START,
+                    position => self.seen(batch, row, cache, position - 1).expect("a slot was written"),
+                };
+                self.slots[cache][batch.slot(row, cache) as usize] = Some(read(before, batch.tokens[row]));
             }
         }
         for row in 0..batch.n_rows() {
-            for cache in 1..self.slots.len() {
-                let seen = self.tokens_until(batch, row, cache);
-                assert!(seen.eq(self.tokens_until(batch, row, 0).skip(self.first_seen(batch, row, cache))));
+            let states = states[batch.sequences[row] as usize];
+            for cache in 0..self.caches.len() {
+                for position in first_seen(&self.caches[cache], batch, row)..=batch.positions[row] as usize {
+                    let seen = self.seen(batch, row, cache, position);
+                    assert_eq!(seen, Some(states[position]), "a row sees its sequence's tokens");
+                }
             }
         }
-        let logits = batch
-            .logit_rows
-            .iter()
-            .flat_map(|&row| model(self.tokens_until(batch, row as usize, 0)))
-            .collect();
+        let state = |row: u32| self.slots[0][batch.slot(row as usize, 0) as usize].expect("it was written");
+        let logits = batch.logit_rows.iter().flat_map(|&row| logits_of(state(row))).collect();
         self.computed.push((step.id, logits));
     }
 
-    fn first_seen(&self, batch: &Batch, row: usize, cache: usize) -> usize {
-        (batch.positions[row] as usize + 1).saturating_sub(self.windows[cache])
-    }
-
-    /// The tokens that a row sees in a cache.
-    fn tokens_until<'a>(
-        &'a self,
-        batch: &'a Batch,
-        row: usize,
-        cache: usize,
-    ) -> impl Iterator<Item = u32> + 'a {
+    fn seen(&self, batch: &Batch, row: usize, cache: usize, position: usize) -> Option<u64> {
         let blocks = &batch.block_tables[batch.sequences[row] as usize][cache];
-        (self.first_seen(batch, row, cache)..=batch.positions[row] as usize).map(move |position| {
-            let slot = blocks[position / BLOCK_TOKENS] as usize * BLOCK_TOKENS;
-            let (token, cached) =
-                self.slots[cache][slot + position % BLOCK_TOKENS].expect("a slot was written");
-            assert_eq!(cached as usize, position, "a slot holds its position while it is seen");
-            token
-        })
+        let slot = blocks[position / BLOCK_TOKENS] as usize * BLOCK_TOKENS;
+        self.slots[cache][slot + position % BLOCK_TOKENS]
     }
+}
+
+fn first_seen(cache: &CacheConfig, batch: &Batch, row: usize) -> usize {
+    let window = cache.window.map_or(usize::MAX, |window| window.tokens);
+    (batch.positions[row] as usize + 1).saturating_sub(window)
 }
 
 /// All that was reported of a sequence.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Answer {
+    /// Prompt tokens that were cached.
+    pub(crate) cached: Option<usize>,
     pub(crate) prompt_logprobs: Option<Vec<Option<TokenLogprobs>>>,
     pub(crate) tokens: Vec<u32>,
     pub(crate) logprobs: Vec<TokenLogprobs>,
@@ -125,6 +130,15 @@ pub(crate) struct World {
     pub(crate) device: Device,
     pub(crate) answers: BTreeMap<SequenceId, Answer>,
     pub(crate) cancelled: BTreeSet<SequenceId>,
+    /// What the model has read at each position of each sequence.
+    states: BTreeMap<SequenceId, Vec<u64>>,
+    /// Sequences whose next row is one of decode, unless they are preempted, with the prefill rows since their last
+    /// token.
+    decoding: BTreeMap<SequenceId, usize>,
+    /// Preemptions since the last step that was submitted with none in flight.
+    n_lost: usize,
+    /// Prefill rows computed for each sequence.
+    pub(crate) n_prefilled: BTreeMap<SequenceId, usize>,
 }
 
 impl World {
@@ -135,26 +149,89 @@ impl World {
             config,
             answers: BTreeMap::new(),
             cancelled: BTreeSet::new(),
+            states: BTreeMap::new(),
+            decoding: BTreeMap::new(),
+            n_lost: 0,
+            n_prefilled: BTreeMap::new(),
         }
     }
 
     pub(crate) fn add(&mut self, request: SequenceRequest) -> SequenceId {
+        let mut states = Vec::new();
+        for &token in request.prompt.iter().chain(&request.generated) {
+            states.push(read(states.last().copied().unwrap_or(START), token));
+        }
         let id = self.engine.add(request).expect("the request can run");
         self.answers.insert(id, Answer::default());
+        self.states.insert(id, states);
+        for progress in self.engine.take_settled() {
+            self.note(progress);
+        }
         id
     }
 
     pub(crate) fn cancel(&mut self, id: SequenceId) {
         self.engine.cancel(id);
         self.cancelled.insert(id);
+        self.decoding.remove(&id);
+    }
+
+    /// The device and all that it holds are lost; the caches of the next one are these.
+    pub(crate) fn lose_device(&mut self, config: EngineConfig) {
+        self.device = Device::new(&config.caches);
+        self.decoding.clear();
+        self.engine.move_to(config.clone());
+        self.config = config;
+        let stats = self.engine.stats();
+        assert_eq!((stats.free_blocks, stats.cached_blocks, stats.running), (stats.n_blocks, 0, 0));
+        for progress in self.engine.take_settled() {
+            self.note(progress);
+        }
+    }
+
+    /// The step that was submitted last fails.
+    pub(crate) fn fail_last(&mut self) {
+        let (step, _) = self.device.computed.pop().expect("a step is in flight");
+        self.engine.abandon(step);
+        self.decoding.clear();
     }
 
     /// Submits what the engine wants to run.
     pub(crate) fn submit(&mut self, budget: Budget) -> Option<Batch> {
-        let step = self.engine.next_step(budget)?;
+        let before = self.engine.stats();
+        let step = self.engine.next_step(budget);
+        self.n_lost += (self.engine.stats().preemptions - before.preemptions) as usize;
+        let Some(step) = step else {
+            let is_known = before.steps_in_flight > 0 || self.decoding.len() <= self.n_lost;
+            assert!(is_known, "a sequence that decodes has a row");
+            return None;
+        };
         self.check_step(&step.batch, budget);
-        self.device.submit(&step);
+        self.check_decodes(&step, budget, before.steps_in_flight == 0);
+        let states: Vec<&[u64]> = step.sequences.iter().map(|id| self.states[id].as_slice()).collect();
+        self.device.submit(&step, &states);
+        for &sequence in &step.batch.sequences[step.batch.n_decode..] {
+            *self.n_prefilled.entry(step.sequences[sequence as usize]).or_default() += 1;
+        }
         Some(step.batch)
+    }
+
+    /// Each sequence that decodes has a row in every step while no other is in flight, unless it is preempted: so
+    /// between two of its tokens there is no more than one step's budget of prefill rows.
+    fn check_decodes(&mut self, step: &Step, budget: Budget, is_alone: bool) {
+        let with_row = &step.sequences[..step.batch.n_decode];
+        if is_alone {
+            let n_before = self.decoding.len();
+            self.decoding.retain(|id, _| with_row.contains(id));
+            let n_lost = std::mem::take(&mut self.n_lost);
+            assert!(self.decoding.len() + n_lost >= n_before, "who decodes has a row or is preempted");
+            for n_rows in self.decoding.values_mut() {
+                *n_rows += step.batch.n_prefill();
+                assert!(*n_rows <= budget.prefill_rows, "a gap holds one budget of prefill rows");
+            }
+        }
+        // Until their tokens are there.
+        self.decoding.retain(|id, _| !step.sequences.contains(id));
     }
 
     fn check_step(&self, batch: &Batch, budget: Budget) {
@@ -164,12 +241,23 @@ impl World {
         assert!(batch.logit_rows.len() <= self.config.max_logit_rows, "rows with logits are bounded");
         assert!(batch.logit_rows.is_sorted());
         for (cache, config) in self.config.caches.iter().enumerate() {
-            // A ring names its blocks again and again.
-            let ring = config.ring_blocks.unwrap_or(usize::MAX);
-            let owned: Vec<_> =
-                batch.block_tables.iter().flat_map(|tables| tables[cache].iter().take(ring)).collect();
-            let distinct: BTreeSet<_> = owned.iter().collect();
-            assert_eq!(owned.len(), distinct.len(), "a block has one owner");
+            // The blocks that each sequence has a use for, those in which it writes, and all that are seen by others.
+            let mut written = BTreeMap::new();
+            let mut seen = Vec::new();
+            for row in 0..batch.n_rows() {
+                let sequence = batch.sequences[row] as usize;
+                let blocks = &batch.block_tables[sequence][cache];
+                assert!(blocks.iter().all(|&block| (block as usize) < config.n_blocks));
+                let [first, last] = [first_seen(config, batch, row), batch.positions[row] as usize]
+                    .map(|position| position / BLOCK_TOKENS);
+                seen.extend(blocks[first..=last].iter().map(|&block| (block, sequence)));
+                let writer = *written.entry(blocks[last]).or_insert(sequence);
+                assert_eq!(writer, sequence, "a block that is written has one owner");
+            }
+            for (block, sequence) in seen {
+                let writer = written.get(&block).copied().unwrap_or(sequence);
+                assert_eq!(writer, sequence, "nobody else sees a block that is written");
+            }
         }
         assert!(self.engine.stats().steps_in_flight <= MAX_IN_FLIGHT);
         // Rows of a sequence are one run of positions.
@@ -209,8 +297,13 @@ impl World {
         let answer = self.answers.get_mut(&id).expect("a sequence that was added");
         assert_eq!(answer.finished, None, "nothing follows the end");
         match progress {
-            Progress::Admitted { .. } => {}
+            Progress::Admitted { cached_tokens, .. } => {
+                let is_first = answer.n_read == 0 && answer.tokens.is_empty();
+                assert!(answer.cached.is_none() && is_first, "a sequence is admitted once, and first");
+                answer.cached = Some(cached_tokens);
+            }
             Progress::Prefilled { done, total, .. } => {
+                assert!(answer.cached.is_some_and(|cached| cached <= done), "what is cached is read");
                 assert!(answer.n_read < done && done <= total, "reading goes on");
                 assert!(answer.tokens.is_empty());
                 answer.n_read = done;
@@ -220,10 +313,16 @@ impl World {
                 answer.prompt_logprobs = Some(tokens);
             }
             Progress::Token { token, logprobs, .. } => {
+                let states = self.states.get_mut(&id).expect("a sequence that was added");
+                states.push(read(*states.last().expect("a prompt"), token));
+                self.decoding.insert(id, 0);
                 answer.tokens.push(token);
                 answer.logprobs.extend(logprobs);
             }
-            Progress::Finished { reason, .. } => answer.finished = Some(reason),
+            Progress::Finished { reason, .. } => {
+                answer.finished = Some(reason);
+                self.decoding.remove(&id);
+            }
         }
     }
 
@@ -239,7 +338,7 @@ impl World {
 }
 
 pub(crate) fn config(n_blocks: usize, context: usize) -> EngineConfig {
-    let caches = vec![CacheConfig { n_blocks, ring_blocks: None }];
+    let caches = vec![CacheConfig { n_blocks, window: None }];
     EngineConfig {
         caches,
         context,
@@ -254,7 +353,9 @@ pub(crate) fn config(n_blocks: usize, context: usize) -> EngineConfig {
 pub(crate) fn windowed(n_blocks: [usize; 2], context: usize) -> EngineConfig {
     let ring = (WINDOW + MAX_PREFILL_ROWS).div_ceil(BLOCK_TOKENS) + 1;
     let mut config = config(n_blocks[0], context);
-    config.caches.push(CacheConfig { n_blocks: n_blocks[1], ring_blocks: Some(ring) });
+    config
+        .caches
+        .push(CacheConfig { n_blocks: n_blocks[1], window: Some(Window { tokens: WINDOW, blocks: ring }) });
     config
 }
 
@@ -267,7 +368,12 @@ pub(crate) fn greedy(max_tokens: usize) -> SamplingParams {
 }
 
 pub(crate) fn request(len: usize, params: SamplingParams) -> SequenceRequest {
-    SequenceRequest { client: 0, generated: Vec::new(), prompt: prompt(&mut Random(len as u64), len), params }
+    SequenceRequest {
+        client: 0,
+        generated: Vec::new(),
+        prompt: prompt(&mut Random((len as u64) << 20), len),
+        params,
+    }
 }
 
 /// What a request is answered with when it has an engine of that pool and context for itself.

@@ -20,17 +20,42 @@ pub enum Gpu {
     Missing,
 }
 
+/// Where the engine runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hosting {
+    /// In a worker that all tabs share.
+    Shared,
+    /// In a worker of the tab that leads, because the browser has no shared ones.
+    Led,
+}
+
+/// Both ways of hosting, each with its part of a test's name.
+pub const HOSTINGS: [(Hosting, &str); 2] = [(Hosting::Shared, "shared"), (Hosting::Led, "led")];
+
 /// Opens the page in a browser of its own and runs a test in it. A failure saves `NAME.png` and `NAME.log` first.
 ///
 /// # Panics
 /// If the test returns a sentence or panics.
 pub fn in_page(name: &str, gpu: Gpu, test: impl FnOnce(&Page) -> Result<(), String>) {
+    in_browser(name, gpu, Hosting::Shared, test);
+}
+
+/// The same for a test with several tabs, once for each way of hosting the engine.
+pub fn in_tabs(name: &str, test: impl Fn(&Page) -> Result<(), String>) {
+    for (hosting, part) in HOSTINGS {
+        let start = std::time::Instant::now();
+        in_browser(&format!("{name}-{part}"), Gpu::Software, hosting, &test);
+        println!("{name}, {part}: {:.0} s", start.elapsed().as_secs_f64());
+    }
+}
+
+fn in_browser(name: &str, gpu: Gpu, hosting: Hosting, test: impl FnOnce(&Page) -> Result<(), String>) {
     let scratch = folder_from("PAGELM_SCRATCH");
     let profile = Profile::new(&scratch, name);
     let server = Server::start(&folder_from("PAGELM_DIST"), BASE).expect("a free port on 127.0.0.1");
     let session = Session::start(&program("CHROMEDRIVER"), &program("CHROMIUM"), &switches(gpu), &profile.0);
     let session = session.unwrap_or_else(|sentence| panic!("{name}: no browser: {sentence}"));
-    let page = Page::new(session, server, scratch.clone());
+    let page = Page::new(session, server, scratch.clone(), hosting);
     let result = catch_unwind(AssertUnwindSafe(|| page.open_page().and_then(|()| test(&page))));
     if let Ok(Ok(())) = result {
         return;

@@ -1,10 +1,13 @@
 //! What a person does with the page and sees in it. Controls are found as assistive technology finds them: by role and name.
 
+use crate::browser::Hosting;
 use crate::server::Server;
 use crate::webdriver::{Element, Session};
 use pagelm::protocol::{Event, Request, Status};
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The page starts within this, on a busy machine too.
@@ -28,19 +31,65 @@ pub mod keys {
 
 /// The open page.
 pub struct Page {
-    session: Session,
-    server: Server,
+    session: Rc<Session>,
+    window: String,
+    server: Rc<Server>,
     scratch: PathBuf,
+    hosting: Hosting,
+    n_asked: Cell<u64>,
 }
+
+/// Requests on their way.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked(u64);
 
 impl Page {
     /// A page that `server` serves and `session` shows; files for it are made in `scratch`.
-    pub(crate) fn new(session: Session, server: Server, scratch: PathBuf) -> Self {
-        Self { session, server, scratch }
+    pub(crate) fn new(session: Session, server: Server, scratch: PathBuf, hosting: Hosting) -> Self {
+        let window = session.window();
+        let (session, server) = (Rc::new(session), Rc::new(server));
+        Self { session, window, server, scratch, hosting, n_asked: Cell::new(0) }
     }
 
-    /// The browser, for what only a test can do.
+    /// The same page in another tab.
+    pub fn open_tab(&self) -> Result<Self, String> {
+        let tab = self.open_window()?;
+        tab.open_page()?;
+        Ok(tab)
+    }
+
+    /// An empty tab of the same browser.
+    pub fn open_window(&self) -> Result<Self, String> {
+        Ok(Self {
+            session: self.session.clone(),
+            window: self.session.open_window()?,
+            server: self.server.clone(),
+            scratch: self.scratch.clone(),
+            hosting: self.hosting,
+            n_asked: Cell::new(0),
+        })
+    }
+
+    /// Closes the tab.
+    pub fn close(self) -> Result<(), String> {
+        self.session().close_window()
+    }
+
+    /// Ends the process that shows the tab, and all that runs in it.
+    pub fn crash(&self) {
+        // The call cannot succeed: who would answer it?
+        let _ = self.session().open("chrome://crash");
+    }
+
+    /// Where the engine runs.
+    pub fn hosting(&self) -> Hosting {
+        self.hosting
+    }
+
+    /// The browser, turned to this tab, for what only a test can do.
     pub fn session(&self) -> &Session {
+        // Where the tab is gone, the call that follows says so.
+        let _ = self.session.turn_to(&self.window);
         &self.session
     }
 
@@ -61,7 +110,16 @@ impl Page {
 
     /// Opens the page and waits for its text box.
     pub fn open_page(&self) -> Result<(), String> {
-        self.session.open(&self.server.url())?;
+        if self.hosting == Hosting::Led {
+            let hide = json!({ "source": "delete window.SharedWorker;" });
+            self.session().tool("Page.addScriptToEvaluateOnNewDocument", hide)?;
+        }
+        self.session().open(&self.server.url())?;
+        self.wait_for_page()
+    }
+
+    /// Waits for the text box of a page that is being opened.
+    pub fn wait_for_page(&self) -> Result<(), String> {
         self.within(START, "the text box \"Message\"", || Ok(self.message_box()?.map(drop)))
     }
 
@@ -73,8 +131,8 @@ impl Page {
 
     /// Presses the default model's button in the picker.
     pub fn start_loading(&self) -> Result<(), String> {
-        for alert in self.session.find("[role=alert] button")? {
-            self.session.click(&alert)?;
+        for alert in self.session().find("[role=alert] button")? {
+            self.session().click(&alert)?;
         }
         self.press(&format!("Load {DEFAULT_MODEL}"))
     }
@@ -98,20 +156,20 @@ impl Page {
     /// Types into the text box "Message".
     pub fn type_message(&self, text: &str) -> Result<(), String> {
         let message_box = self.message_box()?.ok_or("there is no text box \"Message\"")?;
-        self.session.type_into(&message_box, text)
+        self.session().type_into(&message_box, text)
     }
 
     /// What stands in the text box "Message".
     pub fn message(&self) -> Result<String, String> {
         let script = "return document.querySelector('textarea').value";
-        Ok(self.session.run(script, json!([]))?.as_str().unwrap_or_default().to_string())
+        Ok(self.session().run(script, json!([]))?.as_str().unwrap_or_default().to_string())
     }
 
     /// Presses a button by its name, once it can be pressed.
     pub fn press(&self, name: &str) -> Result<(), String> {
         let button =
             self.within(START, &format!("a button {name:?} that can be pressed"), || self.button(name))?;
-        self.session.click(&button)
+        self.session().click(&button)
     }
 
     /// Whether a button of this name can be pressed now.
@@ -150,9 +208,9 @@ impl Page {
     /// What the page warns of now.
     pub fn alerts(&self) -> Result<Vec<String>, String> {
         let mut texts = Vec::new();
-        for alert in self.session.find("[role=alert]")? {
+        for alert in self.session().find("[role=alert]")? {
             // It may vanish between the two calls.
-            let text = self.session.text(&alert).unwrap_or_default();
+            let text = self.session().text(&alert).unwrap_or_default();
             if !text.trim().is_empty() {
                 texts.push(text);
             }
@@ -163,18 +221,18 @@ impl Page {
     /// The conversation's text.
     pub fn conversation(&self) -> Result<String, String> {
         let log = self
-            .session
+            .session()
             .find("[role=log]")?
             .into_iter()
             .next()
             .ok_or("there is no region with role `log`")?;
-        self.session.text(&log)
+        self.session().text(&log)
     }
 
     /// All text that is shown.
     pub fn shown(&self) -> Result<String, String> {
-        let body = self.session.find("body")?.into_iter().next().ok_or("the document has no body")?;
-        self.session.text(&body)
+        let body = self.session().find("body")?.into_iter().next().ok_or("the document has no body")?;
+        self.session().text(&body)
     }
 
     /// Opens a local file with the page's file input.
@@ -186,15 +244,15 @@ impl Page {
     pub fn choose_files(&self, paths: &[PathBuf]) -> Result<(), String> {
         let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
         let input =
-            self.session.find("input[type=file]")?.into_iter().next().ok_or("there is no file input")?;
-        self.session.type_into(&input, &paths.join("\n"))
+            self.session().find("input[type=file]")?.into_iter().next().ok_or("there is no file input")?;
+        self.session().type_into(&input, &paths.join("\n"))
     }
 
     /// Opens a local folder with the page's other file input.
     pub fn choose_folder(&self, path: &std::path::Path) -> Result<(), String> {
         let input =
-            self.session.find("input[type=file]")?.into_iter().nth(1).ok_or("there is no folder input")?;
-        self.session.type_into(&input, &path.display().to_string())
+            self.session().find("input[type=file]")?.into_iter().nth(1).ok_or("there is no folder input")?;
+        self.session().type_into(&input, &path.display().to_string())
     }
 
     /// Drops a file on the page, as dragging it from a folder does.
@@ -207,25 +265,41 @@ impl Page {
             for (const type of ['dragenter', 'dragover', 'drop']) {
                 target.dispatchEvent(new DragEvent(type, { dataTransfer: transfer, bubbles: true, cancelable: true }));
             }";
-        self.session.run(script, json!([name, bytes])).map(drop)
+        self.session().run(script, json!([name, bytes])).map(drop)
     }
 
     /// Sends requests of the protocol at once, and returns each one's events when all are answered.
     pub fn request(&self, requests: &[Request], limit: Duration) -> Result<Vec<Vec<Event>>, String> {
+        self.answers(self.ask_engine(requests)?, limit)
+    }
+
+    /// Sends requests of the protocol at once.
+    pub fn ask_engine(&self, requests: &[Request]) -> Result<Asked, String> {
         let texts: Vec<String> = requests
             .iter()
             .map(|request| serde_json::to_string(request).map_err(|error| error.to_string()))
             .collect::<Result<_, _>>()?;
+        self.n_asked.set(self.n_asked.get() + 1);
+        let asked = self.n_asked.get();
         let script = "
-            window.pageTest = { left: arguments[0].length, answers: [], error: null };
-            arguments[0].forEach((text, index) => window.wasmBindings.request(text).then(
-                answer => { pageTest.answers[index] = answer; pageTest.left -= 1; },
-                error => { pageTest.error = String(error); }));";
-        self.session.run(script, json!([texts]))?;
+            const [asked, texts] = arguments;
+            const state = { left: texts.length, answers: [], error: null };
+            (window.asked ??= {})[asked] = state;
+            texts.forEach((text, index) => window.wasmBindings.request(text).then(
+                answer => { state.answers[index] = answer; state.left -= 1; },
+                error => { state.error = String(error); }));";
+        self.session().run(script, json!([asked, texts]))?;
+        Ok(Asked(asked))
+    }
+
+    /// Each request's events, when all are answered.
+    pub fn answers(&self, asked: Asked, limit: Duration) -> Result<Vec<Vec<Event>>, String> {
         let state = self.within(limit, "the engine's answers", || {
-            let state = self.session.run("return window.pageTest", json!([]))?;
+            // They are large, and looked for often.
+            let script = "const s = window.asked[arguments[0]]; return s.left && !s.error ? null : s";
+            let state = self.session().run(script, json!([asked.0]))?;
             match &state["error"] {
-                Value::Null => Ok((state["left"] == 0).then_some(state)),
+                Value::Null => Ok((!state.is_null()).then_some(state)),
                 error => Err(format!("the engine refused a request: {error}")),
             }
         })?;
@@ -236,6 +310,16 @@ impl Page {
                 .map_err(|error| format!("an answer is no list of events: {error}: {text}"))
         };
         answers.iter().map(events).collect()
+    }
+
+    /// Waits until the engine stands as wanted.
+    pub fn wait_for_status(
+        &self,
+        limit: Duration,
+        awaited: &str,
+        is_wanted: impl Fn(&Status) -> bool,
+    ) -> Result<Status, String> {
+        self.within(limit, awaited, || Ok(Some(self.engine_status()?).filter(&is_wanted)))
     }
 
     /// How the engine stands.
@@ -253,16 +337,16 @@ impl Page {
 
     fn button(&self, name: &str) -> Result<Option<Element>, String> {
         match self.control("button", "button", name)? {
-            Some(button) if self.session.is_usable(&button)? => Ok(Some(button)),
+            Some(button) if self.session().is_usable(&button)? => Ok(Some(button)),
             _ => Ok(None),
         }
     }
 
     /// The control of this role and name. One that vanishes between two calls was not the one.
     fn control(&self, selector: &str, role: &str, name: &str) -> Result<Option<Element>, String> {
-        for element in self.session.find(selector)? {
-            let label = self.session.label(&element).unwrap_or_default();
-            if label == name && self.session.role(&element).unwrap_or_default() == role {
+        for element in self.session().find(selector)? {
+            let label = self.session().label(&element).unwrap_or_default();
+            if label == name && self.session().role(&element).unwrap_or_default() == role {
                 return Ok(Some(element));
             }
         }
@@ -270,7 +354,7 @@ impl Page {
     }
 
     /// Looks again and again until there is something; the error says what was awaited and what is shown.
-    fn within<T>(
+    pub fn within<T>(
         &self,
         limit: Duration,
         awaited: &str,

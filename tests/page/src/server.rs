@@ -1,33 +1,45 @@
 //! A static file server as plain hosting is: byte ranges, a folder's index.html, and 404 for what is not there.
 
+use std::collections::BTreeMap;
 use std::io::{BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Serves a folder below a path, until the process ends.
 pub struct Server {
     address: SocketAddr,
     base: &'static str,
-    missing: Arc<Mutex<Vec<String>>>,
+    noted: Arc<Mutex<Noted>>,
 }
+
+/// What was asked for.
+#[derive(Default)]
+struct Noted {
+    missing: Vec<String>,
+    /// Bytes that were sent of each path.
+    sent: BTreeMap<String, u64>,
+}
+
+/// Where the tiny models are, below the page.
+const FIXTURES: &str = "fixtures/";
 
 impl Server {
     /// Serves `folder` at `base`, which starts and ends with a slash, on a free port of 127.0.0.1.
     pub fn start(folder: &Path, base: &'static str) -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
-        let missing = Arc::new(Mutex::new(Vec::new()));
-        let (folder, noted) = (folder.to_path_buf(), missing.clone());
+        let noted = Arc::new(Mutex::new(Noted::default()));
+        let (folder, shared) = (folder.to_path_buf(), noted.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (folder, noted) = (folder.clone(), noted.clone());
+                let (folder, noted) = (folder.clone(), shared.clone());
                 // A browser that closes a connection early is no failure of the server.
                 std::thread::spawn(move || answer_all(stream, &folder, base, &noted).unwrap_or_default());
             }
         });
-        Ok(Self { address, base, missing })
+        Ok(Self { address, base, noted })
     }
 
     /// Where the folder's index.html is.
@@ -37,7 +49,22 @@ impl Server {
 
     /// The requested paths that were not there; a page that works asks for none.
     pub fn missing(&self) -> Vec<String> {
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.noted).missing.clone()
+    }
+
+    /// Bytes that were sent of all paths with this in them.
+    pub fn sent_bytes(&self, part: &str) -> u64 {
+        lock(&self.noted)
+            .sent
+            .iter()
+            .filter(|(path, _)| path.contains(part))
+            .map(|(_, n_bytes)| n_bytes)
+            .sum()
+    }
+
+    /// The same page under another origin.
+    pub fn url_of_another_origin(&self) -> String {
+        format!("http://localhost:{}{}", self.address.port(), self.base)
     }
 }
 
@@ -49,25 +76,27 @@ struct Asked {
 }
 
 /// Answers the requests of one connection until the browser closes it.
-fn answer_all(
-    stream: TcpStream,
-    folder: &Path,
-    base: &str,
-    missing: &Mutex<Vec<String>>,
-) -> std::io::Result<()> {
+fn answer_all(stream: TcpStream, folder: &Path, base: &str, noted: &Mutex<Noted>) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     let mut reader = BufReader::new(stream.try_clone()?);
     while let Some(asked) = read_request(&mut reader)? {
         let file = locate(&asked.path, folder, base);
         if file.is_none() {
-            missing.lock().unwrap_or_else(PoisonError::into_inner).push(asked.path.clone());
+            lock(noted).missing.push(asked.path.clone());
         }
         match file {
-            Some(file) => send_file(&stream, &file, &asked)?,
+            Some(file) => {
+                let n_bytes = send_file(&stream, &file, &asked)?;
+                *lock(noted).sent.entry(asked.path).or_default() += n_bytes;
+            }
             None => write!(&stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")?,
         }
     }
     Ok(())
+}
+
+fn lock(noted: &Mutex<Noted>) -> MutexGuard<'_, Noted> {
+    noted.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn read_request(reader: &mut impl std::io::BufRead) -> std::io::Result<Option<Asked>> {
@@ -98,12 +127,16 @@ fn locate(path: &str, folder: &Path, base: &str) -> Option<PathBuf> {
     if !relative.components().all(|part| matches!(part, Component::Normal(_))) {
         return None;
     }
-    let file = folder.join(relative);
+    let file = match relative.strip_prefix(FIXTURES) {
+        Ok(fixture) => Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures").join(fixture),
+        Err(_) => folder.join(relative),
+    };
     let file = if file.is_dir() { file.join("index.html") } else { file };
     file.is_file().then_some(file)
 }
 
-fn send_file(mut stream: &TcpStream, path: &Path, asked: &Asked) -> std::io::Result<()> {
+/// Sends what was asked for of a file, and tells how many bytes that were.
+fn send_file(mut stream: &TcpStream, path: &Path, asked: &Asked) -> std::io::Result<u64> {
     let mut file = std::fs::File::open(path)?;
     let n_bytes = file.metadata()?.len();
     let range = asked.range.as_deref().and_then(|range| parse_range(range, n_bytes));
@@ -118,11 +151,13 @@ fn send_file(mut stream: &TcpStream, path: &Path, asked: &Asked) -> std::io::Res
         content_type(path),
         end - start
     )?;
+    let mut n_bytes = 0;
     if !asked.head_only {
         file.seek(SeekFrom::Start(start))?;
-        std::io::copy(&mut file.take(end - start), &mut stream)?;
+        n_bytes = std::io::copy(&mut file.take(end - start), &mut stream)?;
     }
-    stream.flush()
+    stream.flush()?;
+    Ok(n_bytes)
 }
 
 /// A single byte range as (start, end), the end excluded; what cannot be met is answered with the whole file.

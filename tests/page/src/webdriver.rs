@@ -1,6 +1,7 @@
 //! A WebDriver client over one local connection a call: chromedriver and its Chromium end with the value that started them.
 
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
@@ -18,6 +19,10 @@ pub struct Session {
     port: u16,
     id: String,
     browser_process: Option<u64>,
+    /// Of the browser's own developer tools.
+    tools_port: u16,
+    /// The window that calls are about.
+    window: RefCell<String>,
 }
 
 /// An element of the page that is open.
@@ -35,7 +40,14 @@ impl Session {
             .spawn()
             .map_err(|error| format!("cannot start {}: {error}", driver.display()))?;
         let stdout = child.stdout.take().ok_or("chromedriver's stdout was not piped")?;
-        let mut session = Self { driver: child, port: 0, id: String::new(), browser_process: None };
+        let mut session = Self {
+            driver: child,
+            port: 0,
+            id: String::new(),
+            browser_process: None,
+            tools_port: 0,
+            window: RefCell::default(),
+        };
         session.port = read_port(stdout)?;
         let mut arguments: Vec<String> = switches.iter().map(ToString::to_string).collect();
         arguments.push(format!("--user-data-dir={}", profile.display()));
@@ -51,12 +63,81 @@ impl Session {
         )?;
         session.id = created["sessionId"].as_str().ok_or("chromedriver named no session")?.to_string();
         session.browser_process = created["capabilities"]["goog:processID"].as_u64();
+        let tools = created["capabilities"]["goog:chromeOptions"]["debuggerAddress"].as_str();
+        let port = tools.and_then(|address| address.rsplit(':').next()?.parse().ok());
+        session.tools_port = port.ok_or("chromedriver named no address of the developer tools")?;
+        session.window.replace(session.first_window()?);
         Ok(session)
     }
 
     /// Opens a URL and waits for its load event.
     pub fn open(&self, url: &str) -> Result<(), String> {
         self.post("url", json!({ "url": url })).map(drop)
+    }
+
+    /// The window that is open at the start.
+    fn first_window(&self) -> Result<String, String> {
+        self.get("window")?.as_str().map(str::to_string).ok_or_else(|| "there is no window".into())
+    }
+
+    /// The window that calls are about.
+    pub fn window(&self) -> String {
+        self.window.borrow().clone()
+    }
+
+    /// Opens another window, in a process of its own where the browser may, and turns to it.
+    pub fn open_window(&self) -> Result<String, String> {
+        let opened = self.post("window/new", json!({ "type": "tab" }))?;
+        let window = opened["handle"].as_str().ok_or("the new window has no name")?.to_string();
+        self.turn_to(&window)?;
+        Ok(window)
+    }
+
+    /// Makes the calls that follow be about a window.
+    pub fn turn_to(&self, window: &str) -> Result<(), String> {
+        if *self.window.borrow() != window {
+            self.post("window", json!({ "handle": window }))?;
+            self.window.replace(window.to_string());
+        }
+        Ok(())
+    }
+
+    /// Closes the window that calls are about; turn to another one then.
+    pub fn close_window(&self) -> Result<(), String> {
+        self.call("DELETE", &format!("/session/{}/window", self.id), None)?;
+        self.window.take();
+        Ok(())
+    }
+
+    /// A command of the developer tools' protocol for the window.
+    pub fn tool(&self, command: &str, parameters: Value) -> Result<Value, String> {
+        self.post("goog/cdp/execute", json!({ "cmd": command, "params": parameters }))
+    }
+
+    /// The shared workers that run, by names that are never used again.
+    pub fn shared_workers(&self) -> Result<Vec<String>, String> {
+        let (_, answer) = exchange(self.tools_port, "GET", "/json/list", "").map_err(|e| e.to_string())?;
+        let targets: Vec<Value> = serde_json::from_slice(&answer).map_err(|error| error.to_string())?;
+        let workers = targets.iter().filter(|target| target["type"] == "shared_worker");
+        Ok(workers.filter_map(|target| target["id"].as_str()).map(str::to_string).collect())
+    }
+
+    /// Ends a shared worker, as the browser's own task manager does.
+    pub fn end_worker(&self, id: &str) -> Result<(), String> {
+        let ended = exchange(self.tools_port, "GET", &format!("/json/close/{id}"), "");
+        match ended.map_err(|error| error.to_string())? {
+            (200, _) => Ok(()),
+            (status, _) => Err(format!("the worker was not ended (HTTP {status})")),
+        }
+    }
+
+    /// Has a shared worker's loop run for ever.
+    pub fn hang_worker(&self, id: &str) -> Result<(), String> {
+        let attached = self.tool("Target.attachToTarget", json!({ "targetId": id, "flatten": false }))?;
+        let endless =
+            json!({ "id": 1, "method": "Runtime.evaluate", "params": { "expression": "for (;;);" } });
+        let message = json!({ "sessionId": attached["sessionId"], "message": endless.to_string() });
+        self.tool("Target.sendMessageToTarget", message).map(drop)
     }
 
     /// Runs a function body in the page and returns what it returns.
@@ -110,8 +191,7 @@ impl Session {
     /// Sets the size of the page's view in CSS pixels, also below what a window allows.
     pub fn set_view(&self, width: u32, height: u32) -> Result<(), String> {
         let parameters = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
-        let command = json!({ "cmd": "Emulation.setDeviceMetricsOverride", "params": parameters });
-        self.post("goog/cdp/execute", command).map(drop)
+        self.tool("Emulation.setDeviceMetricsOverride", parameters).map(drop)
     }
 
     /// What the console said since the last call, one entry a line.

@@ -75,8 +75,10 @@ fn check_tokens(page: &Page, expected: &Value, wrong: &mut Vec<String>) -> Resul
     let prompts = list(expected, "prompts").iter().map(|case| (raw(case, "prompt"), case));
     let chats = list(expected, "chats").iter().map(|case| (chat(case), case));
     let cases: Vec<(Prompt, &Value)> = texts.chain(prompts).chain(chats).collect();
-    let requests: Vec<Request> =
-        cases.iter().map(|(prompt, _)| Request::Tokenize { request: 0, prompt: prompt.clone() }).collect();
+    let requests: Vec<Request> = cases
+        .iter()
+        .map(|(prompt, _)| Request::Tokenize { request: 0, model: None, prompt: prompt.clone() })
+        .collect();
     let answers = page.request(&requests, Duration::from_secs(120))?;
     for ((prompt, case), events) in cases.iter().zip(&answers) {
         let Some(Event::Tokenized { text, ids: found, .. }) = events.last() else {
@@ -111,14 +113,18 @@ fn check_answers(page: &Page, expected: &Value, wrong: &mut Vec<String>) -> Resu
         .iter()
         .map(|(prompt, case)| Request::Generate {
             request: 0,
-            prompt: prompt.clone(),
+            model: None,
+            prompts: vec![prompt.clone()],
             options: greedy(ids(case, "greedy").len()),
+            generated: Vec::new(),
         })
         .collect();
     requests.push(Request::Generate {
         request: 0,
-        prompt: raw(&expected["perplexity"], "text"),
+        model: None,
+        prompts: vec![raw(&expected["perplexity"], "text")],
         options: GenerateOptions { prompt_logprobs: Some(1), ..greedy(1) },
+        generated: Vec::new(),
     });
     let answers = page.request(&requests, BATCH)?;
     for ((prompt, case), events) in cases.iter().zip(&answers) {

@@ -24,6 +24,7 @@ fn answers(page: &Page, name: &str) -> Result<(), String> {
     page.wait_for_button(&format!("Model: {name}"), LOAD)?;
     let request = pagelm::protocol::Request::Tokenize {
         request: 0,
+        model: None,
         prompt: pagelm::protocol::Prompt::Text("Once upon a time".into()),
     };
     let answers = page.request(&[request], ANSWER)?;

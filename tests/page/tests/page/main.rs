@@ -1,8 +1,14 @@
 //! What a person does with the page, in Chromium, with the real model on Chromium's software device.
 
+mod answers;
 mod bad_input;
+mod chats;
 mod conversation;
 mod expectations;
 mod files;
 mod folders;
+mod foreign;
 mod layout;
+mod losses;
+mod soak;
+mod tabs;

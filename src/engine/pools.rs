@@ -1,0 +1,270 @@
+//! The blocks of all caches: what a sequence owns, what it shares, and what it may still take.
+//!
+//! Invariant: only blocks whose 32 tokens are all computed, by a step that has retired, are shared; and nobody writes
+//! them. So a row writes only to a block that its sequence owns alone, and nothing is ever copied.
+//!
+//! A prompt that has begun never lacks a block: what it will still take is *promised* to it. In a cache with a window it
+//! owns at most [`Window::blocks`](super::blocks::Window::blocks) at once, and one that it owns alone comes back when it
+//! falls behind the window; so it is promised as many as it lacks in its own ones.
+
+use std::collections::VecDeque;
+
+use super::blocks::{BlockPool, CacheConfig};
+use super::prefixes::{NodeId, Prefixes, ROOT};
+use crate::plan::batch::BLOCK_TOKENS;
+
+/// A sequence's blocks in one cache: those from the `first`-th on, counted from the sequence's start.
+#[derive(Debug, Default)]
+struct Table {
+    first: usize,
+    blocks: VecDeque<u32>,
+}
+
+impl Table {
+    fn end(&self) -> usize {
+        self.first + self.blocks.len()
+    }
+}
+
+/// What a sequence owns.
+#[derive(Debug)]
+pub(super) struct Lease {
+    /// (caches)
+    tables: Vec<Table>,
+    /// The beginning of whole blocks that is computed.
+    node: NodeId,
+    /// Blocks of that beginning.
+    n_whole: usize,
+}
+
+impl Lease {
+    /// A lease of no blocks.
+    pub(super) fn new(n_caches: usize) -> Self {
+        Self { tables: (0..n_caches).map(|_| Table::default()).collect(), node: ROOT, n_whole: 0 }
+    }
+
+    /// Whether it owns no block.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tables.iter().all(|table| table.blocks.is_empty())
+    }
+}
+
+/// A beginning of a sequence that is cached.
+#[derive(Debug)]
+pub(super) struct Hit {
+    /// One a block: (blocks)
+    nodes: Vec<NodeId>,
+}
+
+impl Hit {
+    /// Nothing is cached.
+    pub(super) fn none() -> Self {
+        Self { nodes: Vec::new() }
+    }
+
+    /// Whole blocks of it.
+    pub(super) fn n_blocks(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Its tokens.
+    pub(super) fn n_tokens(&self) -> usize {
+        self.n_blocks() * BLOCK_TOKENS
+    }
+}
+
+/// The pools of all caches, and the beginnings that they hold.
+#[derive(Debug)]
+pub(super) struct Pools {
+    caches: Vec<CacheConfig>,
+    pools: Vec<BlockPool>,
+    prefixes: Prefixes,
+}
+
+impl Pools {
+    /// Pools of empty blocks.
+    pub(super) fn new(caches: &[CacheConfig]) -> Self {
+        let pools = caches.iter().map(|cache| BlockPool::new(cache.n_blocks)).collect();
+        Self { caches: caches.to_vec(), pools, prefixes: Prefixes::new(caches.len()) }
+    }
+
+    /// Caches of a sequence.
+    pub(super) fn n_caches(&self) -> usize {
+        self.caches.len()
+    }
+
+    /// Blocks in all.
+    pub(super) fn n_blocks(&self) -> usize {
+        self.pools.iter().map(BlockPool::n_blocks).sum()
+    }
+
+    /// Blocks that nobody owns.
+    pub(super) fn n_free(&self) -> usize {
+        self.pools.iter().map(BlockPool::n_free).sum()
+    }
+
+    /// Those of them that hold a prefix.
+    pub(super) fn n_cached(&self) -> usize {
+        self.pools.iter().map(BlockPool::n_cached).sum()
+    }
+
+    /// The longest cached beginning that leaves a token to compute: its logits are wanted. Of it, a cache with a window
+    /// need hold only what the next row sees.
+    pub(super) fn find(&self, tokens: &[u32]) -> Hit {
+        let mut nodes = Vec::new();
+        // The first of the blocks that each cache holds without a gap up to the last node: (caches)
+        let mut held_from = vec![0; self.caches.len()];
+        let mut n_usable = 0;
+        let mut at = ROOT;
+        for tokens in tokens[..tokens.len() - 1].chunks_exact(BLOCK_TOKENS) {
+            let Some(node) = self.prefixes.child(at, tokens) else { break };
+            nodes.push(node);
+            at = node;
+            for (cache, from) in held_from.iter_mut().enumerate() {
+                if self.prefixes.block(node, cache).is_none() {
+                    *from = nodes.len();
+                }
+            }
+            let next = nodes.len() * BLOCK_TOKENS;
+            let mut each = self.caches.iter().zip(&held_from);
+            if each.all(|(cache, &from)| from <= cache.first_seen(next)) {
+                n_usable = nodes.len();
+            }
+        }
+        nodes.truncate(n_usable);
+        Hit { nodes }
+    }
+
+    /// Of a cache, the blocks of a cached beginning that the row after it sees.
+    fn seen_after<'a>(&'a self, hit: &'a Hit, cache: usize) -> impl Iterator<Item = u32> + 'a {
+        let first = self.caches[cache].first_seen(hit.n_tokens()).min(hit.n_blocks());
+        let block = move |&node: &NodeId| self.prefixes.block(node, cache);
+        hit.nodes[first..].iter().map(block).map(|block| block.expect("a hit is held"))
+    }
+
+    /// Whether a sequence of so many tokens can begin after a cached beginning: every pool has what it will take, besides
+    /// what is promised to others and a number to spare.
+    pub(super) fn have_room(&self, hit: &Hit, n_tokens: usize, promised: &[usize], n_spare: usize) -> bool {
+        (0..self.caches.len()).all(|cache| {
+            let (config, pool) = (&self.caches[cache], &self.pools[cache]);
+            let owners: Vec<u32> = self.seen_after(hit, cache).map(|block| pool.n_owners(block)).collect();
+            let n_idle = owners.iter().filter(|&&n| n == 0).count();
+            // One that its only owner shares from here on does not come back to it behind its window.
+            let n_lone = owners.iter().filter(|&&n| n == 1 && config.window.is_some()).count();
+            let n_ahead = n_tokens.div_ceil(BLOCK_TOKENS) - hit.n_blocks();
+            let n_taken = n_ahead.min(config.most_owned().saturating_sub(n_idle));
+            pool.n_free() >= n_idle + n_lone + n_taken + promised[cache] + n_spare
+        })
+    }
+
+    /// Shares the blocks of a cached beginning with a sequence that owns none.
+    pub(super) fn begin(&mut self, lease: &mut Lease, hit: &Hit) {
+        assert!(lease.is_empty(), "a sequence begins once");
+        for (cache, table) in lease.tables.iter_mut().enumerate() {
+            table.blocks = self.seen_after(hit, cache).collect();
+            table.first = hit.n_blocks() - table.blocks.len();
+            table.blocks.iter().for_each(|&block| self.pools[cache].share(block));
+        }
+        lease.node = hit.nodes.last().copied().unwrap_or(ROOT);
+        lease.n_whole = hit.n_blocks();
+        self.prefixes.enter(lease.node);
+    }
+
+    /// Blocks that a sequence will still take, beyond those that come back to it, until it holds so many tokens: (caches)
+    pub(super) fn promise(&self, lease: &Lease, n_tokens: usize) -> impl Iterator<Item = usize> {
+        let each = lease.tables.iter().zip(&self.caches).zip(&self.pools);
+        each.map(move |((table, cache), pool)| {
+            let n_ahead = n_tokens.div_ceil(BLOCK_TOKENS).saturating_sub(table.end());
+            let n_lone = || table.blocks.iter().filter(|&&block| pool.n_owners(block) == 1).count();
+            if n_ahead == 0 { 0 } else { n_ahead.min(cache.most_owned().saturating_sub(n_lone())) }
+        })
+    }
+
+    /// The last position before which a chunk that starts at a position can end, for the blocks that it may own at once.
+    pub(super) fn furthest_end(&self, start: usize) -> usize {
+        let end = |cache: &CacheConfig| cache.first_seen(start).saturating_add(cache.most_owned());
+        let n_blocks = self.caches.iter().map(end).min().expect("a model has a cache");
+        n_blocks.saturating_mul(BLOCK_TOKENS)
+    }
+
+    /// Releases what lies behind the window of a row at `start`.
+    pub(super) fn slide(&mut self, lease: &mut Lease, start: usize) {
+        for ((table, cache), pool) in lease.tables.iter_mut().zip(&self.caches).zip(&mut self.pools) {
+            while table.first < cache.first_seen(start)
+                && let Some(block) = table.blocks.pop_front()
+            {
+                pool.release(block);
+                table.first += 1;
+            }
+        }
+    }
+
+    /// Whether a sequence owns blocks up to so many tokens.
+    pub(super) fn has_blocks(&self, lease: &Lease, n_tokens: usize) -> bool {
+        lease.tables.iter().all(|table| table.end() >= n_tokens.div_ceil(BLOCK_TOKENS))
+    }
+
+    /// Takes what a sequence lacks for so many tokens, all or nothing; whether it is there, besides what is promised to
+    /// others.
+    pub(super) fn grow(&mut self, lease: &mut Lease, n_tokens: usize, promised: &[usize]) -> bool {
+        let n_blocks = n_tokens.div_ceil(BLOCK_TOKENS);
+        let mut each = lease.tables.iter().zip(&self.pools).zip(promised);
+        let n_lacking = |table: &Table| n_blocks.saturating_sub(table.end());
+        if !each.all(|((table, pool), promised)| pool.n_free() >= n_lacking(table) + promised) {
+            return false;
+        }
+        for (cache, table) in lease.tables.iter_mut().enumerate() {
+            while table.end() < n_blocks {
+                let (block, lost) = self.pools[cache].take().expect("one is free");
+                table.blocks.push_back(block);
+                if let Some(node) = lost {
+                    self.prefixes.evict(node, cache);
+                }
+            }
+        }
+        true
+    }
+
+    /// The block of each position in each cache, for so many tokens: (caches)(blocks). Behind a window, which no row sees,
+    /// it is the first that the sequence still owns, since a masked score of 0 times what lies there must be 0.
+    pub(super) fn tables(&self, lease: &Lease, n_tokens: usize) -> Vec<Vec<u32>> {
+        let block = |table: &Table, place: usize| table.blocks[place.saturating_sub(table.first)];
+        let whole = |table| (0..n_tokens.div_ceil(BLOCK_TOKENS)).map(|place| block(table, place)).collect();
+        lease.tables.iter().map(whole).collect()
+    }
+
+    /// Lets others share the blocks that are whole now, given all tokens that are computed.
+    pub(super) fn publish(&mut self, lease: &mut Lease, computed: &[u32]) {
+        for tokens in computed.chunks_exact(BLOCK_TOKENS).skip(lease.n_whole) {
+            lease.node = self.prefixes.go_on(lease.node, tokens);
+            for (cache, table) in lease.tables.iter().enumerate() {
+                let block = table.blocks[lease.n_whole - table.first];
+                if self.prefixes.publish(lease.node, cache, block) {
+                    self.pools[cache].publish(block, lease.node);
+                }
+            }
+            lease.n_whole += 1;
+        }
+    }
+
+    /// Takes all back. The last block first: it is evicted first, so that a prefix outlives what follows it.
+    pub(super) fn release(&mut self, lease: &mut Lease) {
+        let lease = std::mem::replace(lease, Lease::new(self.n_caches()));
+        for (pool, table) in self.pools.iter_mut().zip(lease.tables) {
+            table.blocks.into_iter().rev().for_each(|block| pool.release(block));
+        }
+        self.prefixes.leave(lease.node);
+    }
+
+    /// Whether these leases are all, every block is owned by those that name it, and every prefix lies where it is noted.
+    pub(super) fn are_leased<'a>(&self, leases: impl Iterator<Item = &'a Lease> + Clone) -> bool {
+        let owned_by = |cache: usize| move |lease: &'a Lease| lease.tables[cache].blocks.iter().copied();
+        let owned = |cache| leases.clone().flat_map(owned_by(cache));
+        let is_noted = |(node, cache, block): (_, usize, _)| self.pools[cache].prefix(block) == Some(node);
+        let n_published: usize = self.pools.iter().map(BlockPool::n_published).sum();
+        self.pools.iter().enumerate().all(|(cache, pool)| pool.is_owned_by(owned(cache)))
+            && self.prefixes.places().count() == n_published
+            && self.prefixes.places().all(is_noted)
+            && self.prefixes.are_used_by(leases.map(|lease| lease.node))
+    }
+}

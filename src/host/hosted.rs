@@ -1,0 +1,322 @@
+//! A loaded model with its answers: requests in, steps, events out.
+//!
+//! Invariant: what a step needs of the device leaves with it ([`Stepping`]), so that requests are taken and cancelled
+//! while it is computed.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::load::Loaded;
+use super::pace::Pace;
+use super::prompt::encode;
+use super::request::{Ask, RequestError};
+use super::session::Session;
+use super::{ConnectionId, Surroundings};
+use crate::engine::{self, Engine, Progress, SequenceId, Step};
+use crate::gpu::GpuError;
+use crate::gpu::model::GpuModel;
+use crate::plan::{Device as _, Ticket};
+use crate::protocol::{Event, FinishReason, ModelInfo, Prompt, RequestId};
+use crate::text::Tokenizer;
+
+/// Why answers end that were made of no numbers.
+const NO_NUMBERS: &str = "the model computed what is no number; its file is damaged: download it again";
+
+/// A model that answers.
+pub struct Hosted {
+    /// Its tokenizer and template.
+    pub tokenizer: Rc<Tokenizer>,
+    /// Its weights and cache; away while a step is computed, and where its device was lost.
+    pub model: Option<GpuModel>,
+    /// Its sequences.
+    pub engine: Engine,
+    /// What people are told of it.
+    pub info: ModelInfo,
+    pace: Pace,
+    sessions: BTreeMap<SequenceId, Session>,
+    /// Outputs of each request that still run.
+    left: BTreeMap<(ConnectionId, RequestId), u32>,
+    n_steps: u64,
+    events: Vec<(ConnectionId, Event)>,
+}
+
+/// A step that is computed, with the device's part of its model.
+pub struct Stepping {
+    model: GpuModel,
+    step: Step,
+    ticket: Ticket,
+    submitted_ms: f64,
+}
+
+/// A step that was computed, or could not be.
+pub struct Stepped {
+    model: GpuModel,
+    step: Step,
+    submitted_ms: f64,
+    logits: Result<Vec<f32>, GpuError>,
+}
+
+impl Stepping {
+    /// Waits for the device.
+    pub async fn read(mut self) -> Stepped {
+        let logits = self.model.read(self.ticket).await;
+        Stepped { model: self.model, step: self.step, submitted_ms: self.submitted_ms, logits }
+    }
+}
+
+impl Hosted {
+    /// A model without answers.
+    pub fn new(loaded: Loaded) -> Self {
+        let Loaded { tokenizer, model, engine, pace, info, config: _ } = loaded;
+        Self {
+            tokenizer,
+            model: Some(model),
+            engine,
+            info,
+            pace,
+            sessions: BTreeMap::new(),
+            left: BTreeMap::new(),
+            n_steps: 0,
+            events: Vec::new(),
+        }
+    }
+
+    /// Events since the last call, in order.
+    pub fn take_events(&mut self) -> Vec<(ConnectionId, Event)> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Whether a step would do something, or one is under way.
+    pub fn has_work(&self) -> bool {
+        !self.engine.is_idle()
+    }
+
+    /// Steps submitted.
+    pub fn n_steps(&self) -> u64 {
+        self.n_steps
+    }
+
+    /// Outputs that run or wait: all, or those of one connection.
+    pub fn n_sequences(&self, of: Option<ConnectionId>) -> u32 {
+        let is_theirs = |session: &&Session| of.is_none_or(|connection| session.id.0 == connection);
+        self.sessions.values().filter(is_theirs).count() as u32
+    }
+
+    /// Connections with answers.
+    pub fn askers(&self) -> impl Iterator<Item = ConnectionId> {
+        self.left.keys().map(|(connection, _)| *connection)
+    }
+
+    /// Whether a request has not ended.
+    pub fn runs(&self, connection: ConnectionId, request: RequestId) -> bool {
+        self.left.contains_key(&(connection, request))
+    }
+
+    /// Takes in a request, or nothing of it.
+    pub fn generate(&mut self, ask: &Ask<'_>, surroundings: &Surroundings) -> Result<(), RequestError> {
+        let Ask { connection, request, .. } = *ask;
+        if self.runs(connection, request) {
+            return Err(RequestError::Duplicate(request));
+        }
+        let vocab_size = self.info.vocab_size as usize;
+        let (outputs, prompt_tokens) = ask.outputs(&self.tokenizer, vocab_size, surroundings)?;
+        let mut added: Vec<SequenceId> = Vec::new();
+        let n_outputs = outputs.len() as u32;
+        let (mut running, mut stopped) = (Vec::new(), Vec::new());
+        for output in outputs {
+            if output.is_stopped {
+                stopped.push(output.session);
+                continue;
+            }
+            match self.engine.add(output.sequence.clone()) {
+                Ok(sequence) => {
+                    added.push(sequence);
+                    running.push((sequence, output.session));
+                }
+                Err(error) => {
+                    added.into_iter().for_each(|sequence| self.engine.cancel(sequence));
+                    return Err(ask.error_of(&output, error));
+                }
+            }
+        }
+        self.sessions.extend(running);
+        self.left.insert((connection, request), n_outputs);
+        self.events.push((connection, Event::Started { request, prompt_tokens }));
+        for session in stopped {
+            self.finish_session(session, FinishReason::Stop, true);
+        }
+        self.settle((surroundings.now_ms)());
+        Ok(())
+    }
+
+    /// Shows what the model reads of a prompt.
+    pub fn tokenize(
+        &self,
+        request: RequestId,
+        prompt: &Prompt,
+        surroundings: &Surroundings,
+    ) -> Result<Event, RequestError> {
+        let (text, ids) = encode(&self.tokenizer, prompt, (surroundings.unix_secs)())?;
+        let pieces = self.tokenizer.pieces(&ids);
+        Ok(Event::Tokenized { request, text, ids, pieces })
+    }
+
+    /// Stops a request; one that has ended already is none of anybody's concern.
+    pub fn cancel(&mut self, connection: ConnectionId, request: RequestId) {
+        self.cancel_where(|session| session.id.0 == connection && session.id.1 == request);
+    }
+
+    /// Stops all answers, or those of one connection.
+    pub fn cancel_all(&mut self, of: Option<ConnectionId>) {
+        self.cancel_where(|session| of.is_none_or(|connection| session.id.0 == connection));
+    }
+
+    fn cancel_where(&mut self, is_meant: impl Fn(&Session) -> bool) {
+        let meant = self.sessions.iter().filter(|(_, session)| is_meant(session));
+        let mut meant: Vec<SequenceId> = meant.map(|(sequence, _)| *sequence).collect();
+        meant.sort_by_key(|sequence| self.sessions[sequence].id);
+        for sequence in meant {
+            self.end(sequence, FinishReason::Cancelled, false);
+        }
+    }
+
+    /// Ends every answer for the reason given.
+    pub fn fail_all(&mut self, reason: &str) {
+        for sequence in std::mem::take(&mut self.sessions).into_keys() {
+            self.engine.cancel(sequence);
+        }
+        for (connection, request) in std::mem::take(&mut self.left).into_keys() {
+            let error = format!("the answer was ended: {reason}");
+            self.events.push((connection, Event::Failed { request: Some(request), error }));
+        }
+    }
+
+    /// Submits the next step, if there is one and the device is free.
+    pub fn begin_step(&mut self, now_ms: f64) -> Option<Stepping> {
+        if self.model.is_none() || self.engine.is_idle() {
+            return None;
+        }
+        let step = self.engine.next_step(self.pace.budget())?;
+        let mut model = self.model.take()?;
+        model.set_prefill_submits(self.pace.submits(&step.batch));
+        let ticket = model.submit(&step.batch);
+        self.n_steps += 1;
+        Some(Stepping { model, step, ticket, submitted_ms: now_ms })
+    }
+
+    /// Takes a step's tokens. An error is the device's, and the step's sequences wait again.
+    pub fn end_step(&mut self, stepped: Stepped, now_ms: f64) -> Result<(), GpuError> {
+        let Stepped { model, step, submitted_ms, logits } = stepped;
+        self.model = Some(model);
+        match logits {
+            // Not numbers: no token can be chosen from them, and they would be in the cache too.
+            Ok(logits) if logits.iter().any(|logit| logit.is_nan()) => {
+                self.engine.abandon(step.id);
+                self.fail_all(NO_NUMBERS);
+                self.engine.forget_cache();
+            }
+            Ok(logits) => {
+                self.pace.learn(&step.batch, now_ms - submitted_ms);
+                let progress = self.engine.retire(step.id, &logits);
+                self.tell(progress, now_ms);
+            }
+            Err(error) => {
+                self.engine.abandon(step.id);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Its device is lost: every sequence waits for [`Self::move_to`].
+    pub fn lose(&mut self) {
+        self.model = None;
+        self.engine.forget_cache();
+    }
+
+    /// Goes on with a model that was loaded again.
+    pub fn move_to(&mut self, loaded: Loaded, now_ms: f64) {
+        let Loaded { model, pace, info, config, .. } = loaded;
+        self.engine.move_to(config);
+        self.info = ModelInfo { id: self.info.id, ..info };
+        (self.model, self.pace) = (Some(model), pace);
+        self.settle(now_ms);
+    }
+
+    /// Tells of outputs that ended without a step.
+    fn settle(&mut self, now_ms: f64) {
+        let progress = self.engine.take_settled();
+        self.tell(progress, now_ms);
+    }
+
+    fn tell(&mut self, progress: Vec<Progress>, now_ms: f64) {
+        let mut progress = progress.into_iter().peekable();
+        while let Some(next) = progress.next() {
+            match next {
+                Progress::Admitted { sequence, cached_tokens } => {
+                    if let Some(session) = self.sessions.get_mut(&sequence) {
+                        session.admit(cached_tokens as u32, now_ms);
+                    }
+                }
+                Progress::Prefilled { sequence, done, total } => {
+                    self.push(sequence, |session| session.prefilling(done as u32, total as u32));
+                }
+                Progress::PromptLogprobs { sequence, tokens } => {
+                    self.push(sequence, |session| session.prompt_logprobs(tokens));
+                }
+                Progress::Token { sequence, token, logprobs } => {
+                    let ends = matches!(progress.peek(), Some(Progress::Finished { sequence: ended, reason: engine::FinishReason::Stop }) if *ended == sequence);
+                    let mut stopped = false;
+                    self.push(sequence, |session| {
+                        let (event, stopped_now) = session.push(token, logprobs, ends, now_ms);
+                        stopped = stopped_now;
+                        event
+                    });
+                    if stopped {
+                        self.end(sequence, FinishReason::Stop, true);
+                    }
+                }
+                Progress::Finished { sequence, reason } => {
+                    let reason = match reason {
+                        engine::FinishReason::Stop => FinishReason::Stop,
+                        engine::FinishReason::Length => FinishReason::Length,
+                    };
+                    self.finish(sequence, reason, false);
+                }
+            }
+        }
+    }
+
+    /// Sends a session's event; one that ended within this step sends nothing more.
+    fn push(&mut self, sequence: SequenceId, event: impl FnOnce(&mut Session) -> Event) {
+        if let Some(session) = self.sessions.get_mut(&sequence) {
+            let event = event(session);
+            self.events.push((session.id.0, event));
+        }
+    }
+
+    /// Ends a session that the engine has not ended by itself.
+    fn end(&mut self, sequence: SequenceId, reason: FinishReason, stopped_by_string: bool) {
+        self.engine.cancel(sequence);
+        self.finish(sequence, reason, stopped_by_string);
+    }
+
+    fn finish(&mut self, sequence: SequenceId, reason: FinishReason, stopped_by_string: bool) {
+        if let Some(session) = self.sessions.remove(&sequence) {
+            self.finish_session(session, reason, stopped_by_string);
+        }
+    }
+
+    fn finish_session(&mut self, session: Session, reason: FinishReason, stopped_by_string: bool) {
+        let (connection, request, _) = session.id;
+        let key = (connection, request);
+        let n_left = self.left.get(&key).map_or(0, |n| n - 1);
+        if n_left == 0 {
+            self.left.remove(&key);
+        } else {
+            self.left.insert(key, n_left);
+        }
+        let events = session.finish(reason, stopped_by_string, n_left);
+        self.events.extend(events.into_iter().map(|event| (connection, event)));
+    }
+}

@@ -1,0 +1,145 @@
+//! The engine of a terminal: one model, and whoever asks holds it by the hand.
+
+use std::rc::Rc;
+
+use super::hosted::Hosted;
+use super::load::{self, LoadError};
+use super::request::{Ask, RequestError};
+use super::{ConnectionId, Surroundings};
+use crate::gpu::{Gpu, GpuError};
+use crate::protocol::{Event, GenerateOptions, LoadOptions, ModelInfo, Prompt, RequestId};
+use crate::store::Source;
+
+/// Answers with one model.
+pub struct Host {
+    surroundings: Surroundings,
+    adapter_name: Option<String>,
+    gpu: Option<Rc<Gpu>>,
+    hosted: Option<Hosted>,
+    outbox: Vec<(ConnectionId, Event)>,
+}
+
+impl Host {
+    /// Without a model, and without having touched a device; `adapter_name` picks one of several.
+    pub fn new(surroundings: Surroundings, adapter_name: Option<String>) -> Self {
+        Self { surroundings, adapter_name, gpu: None, hosted: None, outbox: Vec::new() }
+    }
+
+    /// Uses a device that is open already.
+    pub fn with_gpu(mut self, gpu: Rc<Gpu>) -> Self {
+        self.gpu = Some(gpu);
+        self
+    }
+
+    /// The loaded model.
+    pub fn hosted(&self) -> Option<&Hosted> {
+        self.hosted.as_ref()
+    }
+
+    /// Events since the last call, in order.
+    pub fn take_events(&mut self) -> Vec<(ConnectionId, Event)> {
+        std::mem::take(&mut self.outbox)
+    }
+
+    /// Whether a step would do something.
+    pub fn has_work(&self) -> bool {
+        self.hosted.as_ref().is_some_and(Hosted::has_work)
+    }
+
+    /// Replaces the model by that of the files. The one before it stays until the new headers have been found good.
+    pub async fn load(
+        &mut self,
+        sources: Vec<impl Source>,
+        options: &LoadOptions,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<ModelInfo, LoadError> {
+        let described = load::describe(sources, options).await?;
+        self.load_described(described, progress).await
+    }
+
+    /// The same for files whose headers were read already; what runs on the model before ends as cancelled.
+    pub async fn load_described(
+        &mut self,
+        described: load::Described<impl Source>,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<ModelInfo, LoadError> {
+        let gpu = self.open_gpu().await?;
+        if let Some(mut hosted) = self.hosted.take() {
+            hosted.cancel_all(None);
+            self.outbox.extend(hosted.take_events());
+        }
+        let hosted = Hosted::new(described.load(gpu, progress).await?);
+        let info = hosted.info.clone();
+        self.hosted = Some(hosted);
+        Ok(info)
+    }
+
+    /// A device that works; one that was lost is replaced.
+    async fn open_gpu(&mut self) -> Result<Rc<Gpu>, GpuError> {
+        if let Some(gpu) = self.gpu.as_ref().filter(|gpu| gpu.fault().is_none()) {
+            return Ok(Rc::clone(gpu));
+        }
+        let gpu = Rc::new(Gpu::open(self.adapter_name.as_deref()).await?);
+        self.gpu = Some(Rc::clone(&gpu));
+        Ok(gpu)
+    }
+
+    /// Starts an answer, or tells why not.
+    pub fn generate(
+        &mut self,
+        connection: ConnectionId,
+        request: RequestId,
+        prompt: &Prompt,
+        options: &GenerateOptions,
+    ) {
+        self.generate_all(connection, request, std::slice::from_ref(prompt), options);
+    }
+
+    /// The same for several prompts.
+    pub fn generate_all(
+        &mut self,
+        connection: ConnectionId,
+        request: RequestId,
+        prompts: &[Prompt],
+        options: &GenerateOptions,
+    ) {
+        let ask = Ask { connection, request, prompts, options, generated: &[] };
+        let started = match &mut self.hosted {
+            Some(hosted) => hosted.generate(&ask, &self.surroundings),
+            None => Err(RequestError::NoModel),
+        };
+        self.collect();
+        if let Err(error) = started {
+            let event = Event::Failed { request: Some(request), error: error.to_string() };
+            self.outbox.push((connection, event));
+        }
+    }
+
+    /// Stops an answer; one that has ended already is none of anybody's concern.
+    pub fn cancel(&mut self, connection: ConnectionId, request: RequestId) {
+        if let Some(hosted) = &mut self.hosted {
+            hosted.cancel(connection, request);
+        }
+        self.collect();
+    }
+
+    /// One step: schedule, compute, retire. A device that fails takes the model with it.
+    pub async fn step(&mut self) {
+        let now_ms = self.surroundings.now_ms;
+        let Some(hosted) = &mut self.hosted else { return };
+        let Some(stepping) = hosted.begin_step(now_ms()) else { return };
+        let stepped = stepping.read().await;
+        if let Err(error) = hosted.end_step(stepped, now_ms()) {
+            hosted.fail_all(&error.to_string());
+            self.collect();
+            (self.hosted, self.gpu) = (None, None);
+        }
+        self.collect();
+    }
+
+    fn collect(&mut self) {
+        if let Some(hosted) = &mut self.hosted {
+            self.outbox.extend(hosted.take_events());
+        }
+    }
+}
