@@ -133,7 +133,7 @@ impl<P: Place> Server<P> {
             None => self.tell_stage(),
             Some(Done::Opened(Ok(opened))) => self.opened(*opened),
             Some(Done::Opened(Err(error))) => self.fail_load(&error),
-            Some(Done::Brought(sources, Ok(loaded))) => self.brought(sources, loaded),
+            Some(Done::Brought(sources, Ok(loaded))) => self.brought(sources, *loaded),
             Some(Done::Brought(_, Err(error))) => self.not_brought(error),
         }
     }
