@@ -47,8 +47,10 @@ pub(super) fn with_room(
 ) -> Result<Opened, CliError> {
     let (context, most) = (opened.described.context(), opened.described.max_sequences());
     let max_tokens = sampling.max_tokens.map_or(context, |n| n as usize);
+    // A block more for each, which the scheduler keeps free before it lets another run.
     let needed = |asked: &Asked| {
-        (asked.ids.len().saturating_add(max_tokens)).min(context).next_multiple_of(BLOCK_TOKENS)
+        let n_tokens = asked.ids.len().saturating_add(max_tokens).min(context);
+        n_tokens.next_multiple_of(BLOCK_TOKENS) + BLOCK_TOKENS
     };
     let mut sequences: Vec<usize> =
         asked.iter().flat_map(|asked| vec![needed(asked); sampling.n as usize]).collect();

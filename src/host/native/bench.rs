@@ -12,6 +12,7 @@ use super::model::{Opened, Running};
 use super::output::{self, DeviceJson};
 use super::percentiles::{self, Percentiles};
 use super::turns;
+use crate::plan::batch::BLOCK_TOKENS;
 use crate::protocol::{Event, GenerateOptions, Prompt};
 
 const PROMPT_TOKENS: u32 = 64;
@@ -72,10 +73,13 @@ pub(super) async fn bench(arguments: &Arguments) -> Result<(), CliError> {
     let counts =
         if arguments.sequences.is_empty() { SEQUENCES.to_vec() } else { arguments.sequences.clone() };
     let opened = with_room(opened, arguments, prompt_tokens, max_tokens, &counts)?;
-    let n_most = counts.iter().copied().max().unwrap_or(1) as u64;
+    let n_most = counts.iter().copied().max().unwrap_or(1);
     let mut prompts = MadeUp::new(opened.described.config().vocab_size);
     let mut running = opened.load(arguments).await?;
-    check_room(&running, n_most * (u64::from(prompt_tokens) + u64::from(max_tokens)))?;
+    // A block is kept free for each that runs when another is let in.
+    let needed =
+        n_most * (running.info.context as usize).next_multiple_of(BLOCK_TOKENS) + (n_most - 1) * BLOCK_TOKENS;
+    check_room(&running, needed as u64)?;
 
     let mut results = Vec::new();
     for n_sequences in counts {
@@ -335,7 +339,7 @@ mod tests {
 
     #[test]
     fn no_prompt_begins_like_another() {
-        // The smallest vocabulary of the tests, and a cache block's worth of the beginning of each.
+        // The smallest vocabulary of the tests, and of each prompt the first block of the cache.
         let mut made_up = MadeUp::new(384);
         let prompts: BTreeSet<Vec<u32>> = (0..10_000).map(|_| made_up.tokens(32)).collect();
         assert_eq!(prompts.len(), 10_000);
