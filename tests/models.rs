@@ -2,6 +2,8 @@
 #![cfg(feature = "gpu")]
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+#[path = "support/device_crowd.rs"]
+mod device_crowd;
 #[path = "support/folders.rs"]
 mod folders;
 #[macro_use]
@@ -17,11 +19,12 @@ mod written;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use device_crowd::{Crowd, Random, check_close};
 use folders::{FOLDERS, Folder, Prompt, WITHIN_ORIGINAL_CONTEXT};
 use memory_source::MemorySource;
 use pagelm::engine::logprobs::Logprob;
 use pagelm::engine::params::SamplingParams;
-use pagelm::engine::{Budget, Progress, SequenceId, SequenceRequest};
+use pagelm::engine::{Budget, Engine, EngineConfig, Progress, SequenceId, SequenceRequest};
 use pagelm::gpu::Gpu;
 use pagelm::gpu::shader::Variant;
 use pagelm::host::load::{Loaded, describe};
@@ -279,3 +282,109 @@ impl Answer {
         assert_eq!(tokens[..n_sure], expected.greedy[..n_sure], "{label}");
     }
 }
+
+/// One model without a window and one with; in a browser one of each variant.
+fn crowd_models() -> impl Iterator<Item = (Folder, Variant, KvType, f64)> {
+    let folders = FOLDERS.into_iter().filter(|folder| ["llama-tiny", "gemma3-tiny"].contains(&folder.name));
+    let of_variant = |(i, folder)| VARIANTS.into_iter().map(move |variant| (i, folder, variant));
+    let of_kv = |(i, folder, variant)| KV_TYPES.into_iter().map(move |kv| (i, folder, variant, kv));
+    folders.enumerate().flat_map(of_variant).flat_map(of_kv).filter_map(
+        |(i, folder, variant, (kv, _, bound))| {
+            let is_native = cfg!(not(target_arch = "wasm32"));
+            let is_turn = variant == VARIANTS[i] && kv == KvType::F32;
+            (is_native || is_turn).then_some((folder, variant, kv, bound))
+        },
+    )
+}
+
+fn greedy(client: u64, prompt: Vec<u32>, max_tokens: usize) -> SequenceRequest {
+    let params = SamplingParams {
+        temperature: 0.0,
+        max_tokens: Some(max_tokens),
+        logprobs: Some(2),
+        ..SamplingParams::default()
+    };
+    SequenceRequest { client, prompt, generated: Vec::new(), params }
+}
+
+// Prompts that begin alike arrive one after the other, some are cancelled, and nobody is preempted: what a sequence shares
+// was written by prefill rows, as it would have written it.
+gpu_test!(answers_in_a_crowd_have_the_bits_they_have_alone, async {
+    for (folder, variant, kv, _) in crowd_models() {
+        let mut loaded = load(&folder, variant, kv).await;
+        let mut random = Random(7);
+        let vocab_size = loaded.info.vocab_size;
+        let beginnings = [40, 75].map(|len| random.tokens(len, vocab_size));
+        let config = EngineConfig { max_sequences: 9, ..loaded.engine.config().clone() };
+        let mut crowd = Crowd::new(&mut loaded.model, Engine::new(config.clone()));
+        let (mut requests, mut cancelled) = (Vec::new(), Vec::new());
+        for i in 0..12 {
+            let own = random.tokens(1 + i * 5 % 23, vocab_size);
+            let request = greedy(i as u64 % 3, [&beginnings[i % 2][..], &own].concat(), 4 + i);
+            requests.push((crowd.add(request.clone()), request));
+            if i % 4 == 3 {
+                crowd.engine.cancel(requests[i - 1].0);
+                cancelled.push(requests[i - 1].0);
+            }
+            for _ in 0..random.below(4) {
+                crowd.step(Budget { prefill_rows: [20, 40, 64][random.below(3)] }, random.below(2)).await;
+            }
+        }
+        while crowd.step(Budget { prefill_rows: 64 }, 1).await {}
+        assert_eq!(crowd.engine.stats().preemptions, 0);
+        assert_eq!(crowd.engine.stats().free_blocks, crowd.engine.stats().n_blocks);
+        let answers = std::mem::take(&mut crowd.answers);
+        let n_shared = answers.values().filter(|answer| answer.cached >= BLOCK_TOKENS).count();
+        assert!(n_shared >= 6, "{n_shared} shared a beginning");
+        for (id, request) in requests {
+            let alone = Crowd::alone(&mut loaded.model, &config, request).await;
+            let found = &answers[&id];
+            assert!(found.is_finished || cancelled.contains(&id));
+            assert_eq!(
+                found.bits(),
+                alone.bits()[..found.tokens.len()],
+                "{}, {variant:?}, {kv:?}",
+                folder.name
+            );
+        }
+    }
+});
+
+// Pools too small for all, and prompts that go on with answers: what decode rows wrote is prefilled anew or shared.
+gpu_test!(preempted_and_continued_answers_are_those_alone_up_to_near_ties, async {
+    for (folder, variant, kv, bound) in crowd_models() {
+        let mut loaded = load(&folder, variant, kv).await;
+        let mut random = Random(11);
+        let vocab_size = loaded.info.vocab_size;
+        let roomy = loaded.engine.config().clone();
+        let mut config = EngineConfig { max_sequences: 7, ..roomy.clone() };
+        config.caches.iter_mut().for_each(|cache| cache.n_blocks = 9.min(cache.n_blocks));
+        let mut crowd = Crowd::new(&mut loaded.model, Engine::new(config));
+        let mut requests: Vec<(SequenceId, SequenceRequest)> = Vec::new();
+        let mut n_continued = 0;
+        for i in 0..10 {
+            let ended = requests.iter().rev().find(|(id, _)| crowd.answers[id].is_finished);
+            let history = ended
+                .filter(|_| i >= 4)
+                .map(|(id, request)| [&request.prompt[..], &crowd.answers[id].ids()].concat());
+            n_continued += usize::from(history.is_some());
+            let own = random.tokens(10 + i * 7 % 30, vocab_size);
+            let mut prompt = [history.unwrap_or_default(), own].concat();
+            prompt.truncate(180);
+            let request = greedy(i as u64 % 2, prompt, if i < 4 { 20 } else { 60 });
+            requests.push((crowd.add(request.clone()), request));
+            for _ in 0..(if i < 4 { 10 } else { random.below(8) }) {
+                crowd.step(Budget { prefill_rows: 64 }, random.below(2)).await;
+            }
+        }
+        while crowd.step(Budget { prefill_rows: 64 }, 0).await {}
+        assert!(crowd.engine.stats().preemptions > 0 && n_continued > 2, "{n_continued} go on");
+        let (answers, scale) = (std::mem::take(&mut crowd.answers), crowd.scale);
+        assert!(answers.values().any(|answer| answer.cached >= BLOCK_TOKENS));
+        for (id, request) in requests {
+            let alone = Crowd::alone(&mut loaded.model, &roomy, request).await;
+            let label = format!("{}, {variant:?}, {kv:?}, {id:?}", folder.name);
+            check_close(&answers[&id], &alone, 2.0 * bound * f64::from(scale), &label);
+        }
+    }
+});

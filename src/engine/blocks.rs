@@ -42,6 +42,13 @@ impl CacheConfig {
         self.window.map_or(usize::MAX, |window| window.blocks)
     }
 
+    /// Whether the blocks that a sequence may own suffice for what a row sees, wherever it begins.
+    pub(super) fn holds_its_window(&self) -> bool {
+        self.window.is_none_or(|window| {
+            window.tokens > 0 && window.blocks > (window.tokens - 1).div_ceil(BLOCK_TOKENS)
+        })
+    }
+
     /// The first block that a row at a position sees, counted from the sequence's start.
     pub(super) fn first_seen(&self, position: usize) -> usize {
         let first = self.window.map_or(0, |window| (position + 1).saturating_sub(window.tokens));
@@ -185,7 +192,7 @@ mod tests {
         pool.publish(blocks[1], ROOT);
         pool.share(blocks[1]);
         assert!(pool.is_owned_by(blocks.into_iter().chain([blocks[1]])));
-        blocks.map(|block| pool.release(block));
+        blocks.iter().for_each(|&block| pool.release(block));
         assert_eq!((pool.n_free(), pool.n_cached()), (2, 0));
         pool.release(blocks[1]);
         assert_eq!((pool.n_free(), pool.n_cached()), (3, 1));

@@ -18,6 +18,7 @@
 pub mod blocks;
 pub mod logprobs;
 pub mod params;
+mod add_error;
 mod admission;
 mod clients;
 mod pools;
@@ -27,9 +28,10 @@ mod scheduler;
 mod sequence;
 
 use crate::plan::batch::{BLOCK_TOKENS, Batch};
+pub use add_error::AddError;
 use blocks::CacheConfig;
 use logprobs::{TokenLogprobs, log_softmax_at};
-use params::{ParamError, SamplingParams};
+use params::SamplingParams;
 use sampler::Sampler;
 use scheduler::{Chunk, Scheduler};
 use sequence::Sequence;
@@ -59,6 +61,7 @@ impl EngineConfig {
     fn check(&self) {
         assert!(!self.caches.is_empty() && self.vocab_size > 0, "a model has a cache and a vocabulary");
         assert!(self.caches.iter().all(|cache| cache.n_blocks > 0), "a pool holds something");
+        assert!(self.caches.iter().all(CacheConfig::holds_its_window), "a sequence owns what a row sees");
         assert!(self.context > 1, "a context holds a prompt and an answer");
         assert!(self.max_sequences > 0 && self.max_logit_rows > 0, "a step has room for a sequence");
         assert!(self.max_waiting_of_client > 0, "a sequence waits before it runs");
@@ -177,9 +180,9 @@ pub enum FinishReason {
 /// How things stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stats {
-    /// Sequences that own blocks, those cancelled in flight included.
+    /// Sequences that were admitted, those cancelled in flight included.
     pub running: usize,
-    /// Sequences that own none yet, or no longer.
+    /// Sequences that own no blocks yet, or no longer.
     pub waiting: usize,
     /// Steps submitted and not retired.
     pub steps_in_flight: usize,
@@ -191,90 +194,6 @@ pub struct Stats {
     pub n_blocks: usize,
     /// Times a sequence lost its blocks to a senior one, or to one of a client with fewer.
     pub preemptions: u64,
-}
-
-/// Why a request was refused.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum AddError {
-    /// No prompt token to start from.
-    #[error("the prompt has no tokens; give it at least one, such as the model's begin-of-text token")]
-    EmptyPrompt,
-    /// The prompt leaves no room for an answer.
-    #[error(
-        "the prompt has {prompt_tokens} tokens, and the context of {context} tokens must also hold at least one of the \
-         answer; shorten the prompt or load the model with a larger context"
-    )]
-    PromptExceedsContext {
-        /// Tokens of the prompt.
-        prompt_tokens: usize,
-        /// Tokens of the context.
-        context: usize,
-    },
-    /// The prompt would not fit even alone.
-    #[error(
-        "the prompt has {prompt_tokens} tokens and needs {needed} blocks of the KV cache, which has {n_blocks}; shorten \
-         the prompt or load the model with a larger KV cache"
-    )]
-    PromptExceedsPool {
-        /// Tokens of the prompt.
-        prompt_tokens: usize,
-        /// Blocks it needs.
-        needed: usize,
-        /// Blocks of the pool.
-        n_blocks: usize,
-    },
-    /// A prompt token that the model does not have.
-    #[error(
-        "prompt token {index} is id {token}, but the model's ids end at {}; use the tokenizer of this model",
-        vocab_size - 1
-    )]
-    TokenOutOfVocabulary {
-        /// Place in the prompt, from 0.
-        index: usize,
-        /// The id found.
-        token: u32,
-        /// Ids of the model.
-        vocab_size: usize,
-    },
-    /// A request that goes on with an answer for which there is no room.
-    #[error(
-        "the prompt has {prompt_tokens} tokens and its answer so far {generated_tokens}, more than the {limit} that fit \
-         in the context and the KV cache; load the model with a larger context"
-    )]
-    GeneratedExceedsContext {
-        /// Tokens of the prompt.
-        prompt_tokens: usize,
-        /// Tokens generated before.
-        generated_tokens: usize,
-        /// Tokens of a sequence, prompt and answer together.
-        limit: usize,
-    },
-    /// A generated token that the model does not have.
-    #[error(
-        "token {index} of the answer so far is id {token}, but the model's ids end at {}; an answer goes on only with the \
-         model that began it",
-        vocab_size - 1
-    )]
-    GeneratedOutOfVocabulary {
-        /// Place in the answer, from 0.
-        index: usize,
-        /// The id found.
-        token: u32,
-        /// Ids of the model.
-        vocab_size: usize,
-    },
-    /// The client has as many waiting as it may.
-    #[error(
-        "the engine is busy: {waiting} requests from here wait already, as many as it keeps; ask again when one of them is \
-         answered, or stop one"
-    )]
-    Busy {
-        /// Requests of the client that wait.
-        waiting: usize,
-    },
-    /// A sampling parameter out of its range.
-    #[error(transparent)]
-    Params(#[from] ParamError),
 }
 
 /// A step that was submitted: whose rows it holds.
@@ -316,6 +235,11 @@ impl Engine {
             n_steps: 0,
             n_sequences: 0,
         }
+    }
+
+    /// What it has to work with.
+    pub fn config(&self) -> &EngineConfig {
+        &self.config
     }
 
     /// Takes in a request that can run, at the end of those of its client that wait. One whose `generated` ends it

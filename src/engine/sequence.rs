@@ -9,12 +9,12 @@ use super::pools::Lease;
 use super::{ClientId, FinishReason, SequenceRequest};
 use crate::plan::batch::{BLOCK_TOKENS, RowKind};
 
-/// Whether a sequence owns blocks.
+/// Whether a sequence runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// It owns none.
+    /// It owns no blocks.
     Waiting,
-    /// It owns blocks, and no row of it is in flight.
+    /// It was admitted, and no row of it is in flight.
     Ready,
     /// A step with its rows is not yet retired.
     InFlight,
@@ -122,7 +122,7 @@ impl Sequence {
         &self.params
     }
 
-    /// Whether it owns blocks.
+    /// Whether it was admitted: it owns blocks, or those that it will take are promised to it.
     pub(super) fn is_running(&self) -> bool {
         self.state != State::Waiting
     }

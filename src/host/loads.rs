@@ -67,7 +67,7 @@ pub(super) enum Done<P: Place> {
     /// Its files were read, or are bad: one sentence.
     Opened(Result<Box<Opened<P>>, String>),
     /// It is on the device, or is not.
-    Brought(Vec<P::Source>, Result<Loaded, LoadError>),
+    Brought(Vec<P::Source>, Result<Box<Loaded>, LoadError>),
 }
 
 /// What a load that is under way does.
@@ -135,14 +135,14 @@ impl<P: Place> Loads<P> {
     }
 
     /// Begins with a job: its files, then a device.
-    pub(super) fn open(&mut self, place: &Rc<P>, gpu: Option<Rc<Gpu>>, job: Job<P>) {
+    pub(super) fn open(&mut self, place: &Rc<P>, device: DeviceWanted, job: Job<P>) {
         let (place, news) = (Rc::clone(place), Rc::clone(&self.news));
         let (wanted, attachments) = (job.wanted.clone(), job.attachments.clone());
         let known = job.again.as_ref().map(|(_, sources)| sources.clone());
         let stage = job.stage.clone();
         self.job = Some(job);
         let work = async move {
-            let opened = open(&*place, &wanted, &attachments, known, gpu, stage, &news);
+            let opened = open(&*place, &wanted, &attachments, known, device, stage, &news);
             Done::Opened(opened.await.map(Box::new))
         };
         self.work = Some(work.boxed_local());
@@ -156,7 +156,8 @@ impl<P: Place> Loads<P> {
             let progress = |done_bytes, total_bytes| {
                 *news.borrow_mut() = Some(Stage { words: words.clone(), done_bytes, total_bytes });
             };
-            Done::Brought(opened.sources, opened.described.load(opened.gpu, progress).await)
+            let loaded = opened.described.load(opened.gpu, progress).await;
+            Done::Brought(opened.sources, loaded.map(Box::new))
         };
         self.work = Some(work.boxed_local());
     }
@@ -179,13 +180,21 @@ impl<P: Place> Job<P> {
     }
 }
 
+/// Where a load gets its device.
+pub(super) struct DeviceWanted {
+    /// The one that is open.
+    pub(super) gpu: Option<Rc<Gpu>>,
+    /// Another was lost before.
+    pub(super) is_patient: bool,
+}
+
 /// Finds and reads a model's files, and opens a device for it.
 async fn open<P: Place>(
     place: &P,
     wanted: &Wanted,
     attachments: &[P::Attachment],
     known: Option<Vec<P::Source>>,
-    gpu: Option<Rc<Gpu>>,
+    DeviceWanted { gpu, is_patient }: DeviceWanted,
     mut stage: Stage,
     news: &News,
 ) -> Result<Opened<P>, String> {
@@ -211,11 +220,23 @@ async fn open<P: Place>(
                 owned.await;
                 *news.borrow_mut() = Some(stage);
             }
-            Rc::new(Gpu::open(None).await.map_err(in_words)?)
+            Rc::new(open_gpu(place, is_patient).await.map_err(in_words)?)
         }
     };
     let needed_bytes = described.gpu_bytes(&gpu).map_err(in_words)?;
     Ok(Opened { sources, described, gpu, needed_bytes })
+}
+
+/// Opens a device. Where one was just lost, a browser may need a moment until it offers another.
+async fn open_gpu<P: Place>(place: &P, is_patient: bool) -> Result<Gpu, GpuError> {
+    let pauses_ms: &[f64] = if is_patient { &[100.0, 400.0, 1600.0] } else { &[] };
+    for pause_ms in pauses_ms {
+        match Gpu::open(None).await {
+            Ok(gpu) => return Ok(gpu),
+            Err(_) => place.sleep(*pause_ms).await,
+        }
+    }
+    Gpu::open(None).await
 }
 
 /// What is being done, for people.

@@ -117,15 +117,16 @@ pub async fn serve<P: Place>(
             timer = Some((due_ms, async move { place.sleep(ms).await }.boxed_local()));
         }
         let letter = poll_fn(|context| {
-            if let Poll::Ready(letter) = letters.poll_next_unpin(context) {
-                return Poll::Ready(letter.ok_or(Ended).map(Some));
-            }
+            // Before letters: a tab that writes without end keeps no step from ending.
             let mut is_ready = server.poll(context);
             if timer.as_mut().is_some_and(|(_, sleep)| sleep.poll_unpin(context).is_ready()) {
                 timer = None;
                 is_ready = true;
             }
-            if is_ready { Poll::Ready(Ok(None)) } else { Poll::Pending }
+            if is_ready {
+                return Poll::Ready(Ok(None));
+            }
+            letters.poll_next_unpin(context).map(|letter| letter.map(Some).ok_or(Ended))
         });
         match letter.await {
             Ok(Some(letter)) => server.receive(letter),

@@ -64,7 +64,25 @@ pub struct TokenLogprob {
     /// Natural logarithm of its probability.
     pub logprob: f32,
     /// The likeliest tokens at this place, likeliest first; their own `top` is empty.
+    #[serde(with = "flat")]
     pub top: Vec<Self>,
+}
+
+/// The likeliest tokens without what is empty in each: a message that nests without end would exhaust the reader's stack.
+mod flat {
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    use super::TokenLogprob;
+
+    pub(super) fn serialize<S: Serializer>(top: &[TokenLogprob], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(top.iter().map(|token| (token.id, &token.text, token.logprob)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<TokenLogprob>, D::Error> {
+        let tokens = Vec::<(u32, String, f32)>::deserialize(from)?;
+        let token = |(id, text, logprob)| TokenLogprob { id, text, logprob, top: Vec::new() };
+        Ok(tokens.into_iter().map(token).collect())
+    }
 }
 
 /// Why an answer ended.

@@ -2,6 +2,9 @@
 //! its bounds.
 
 mod crowd;
+mod fairness;
+mod resuming;
+mod sharing;
 mod world;
 
 use pagelm::engine::params::{ParamError, SamplingParams};

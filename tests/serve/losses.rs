@@ -113,6 +113,7 @@ fn a_load_whose_device_is_lost_starts_again() {
         assert_eq!(world.finish(2, 1)[0].ids, world.outputs(1, 1)[0].ids);
         let status = world.status(1);
         assert_eq!((status.n_models, status.n_losses), (2, 1));
+        assert_eq!(world.desk.n_found.get(), 3, "its files were looked for again");
         assert_eq!(status.n_gpu_buffers, 2 * before.n_gpu_buffers, "nothing of the lost load is left");
     }
 }
