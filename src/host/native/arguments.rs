@@ -31,7 +31,7 @@ pub(super) struct Arguments {
     pub(super) load: LoadOptions,
     /// Part of a GPU's name.
     pub(super) adapter_name: Option<String>,
-    /// Answer with one JSON object.
+    /// Answer in JSON.
     pub(super) json: bool,
     /// A raw prompt.
     pub(super) prompt: Option<String>,

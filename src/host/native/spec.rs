@@ -192,7 +192,7 @@ const OPTIONS: [OptionSpec; 41] = [
         "what the matrices become (default as-is)",
     ),
     option(Group::Export, "force", "", "write over a file that is there"),
-    option(Group::Json, "json", "", "write one JSON object to stdout"),
+    option(Group::Json, "json", "", "write JSON to stdout, one object or an array"),
 ];
 
 const ABOUT: &str = "pagelm runs language models on the GPU.";
