@@ -218,7 +218,7 @@ impl Hosted {
             Ok(logits) => {
                 self.pace.learn(&step.batch, now_ms - submitted_ms);
                 let progress = self.engine.retire(step.id, &logits);
-                self.tell(progress, now_ms);
+                self.tell(progress, submitted_ms, now_ms);
             }
             Err(error) => {
                 self.engine.abandon(step.id);
@@ -246,16 +246,17 @@ impl Hosted {
     /// Tells of outputs that ended without a step.
     fn settle(&mut self, now_ms: f64) {
         let progress = self.engine.take_settled();
-        self.tell(progress, now_ms);
+        self.tell(progress, now_ms, now_ms);
     }
 
-    fn tell(&mut self, progress: Vec<Progress>, now_ms: f64) {
+    /// Tells what a step brought that began at `began_ms` and ended at `now_ms`.
+    fn tell(&mut self, progress: Vec<Progress>, began_ms: f64, now_ms: f64) {
         let mut progress = progress.into_iter().peekable();
         while let Some(next) = progress.next() {
             match next {
                 Progress::Admitted { sequence, cached_tokens } => {
                     if let Some(session) = self.sessions.get_mut(&sequence) {
-                        session.admit(cached_tokens as u32, now_ms);
+                        session.admit(cached_tokens as u32, began_ms);
                     }
                 }
                 Progress::Prefilled { sequence, done, total } => {

@@ -263,12 +263,15 @@ impl<S: Source> Described<S> {
         (LOGITS_BYTES / (self.config.vocab_size * 4) / 8 * 8).clamp(8, 64)
     }
 
-    /// Asks for room for so many sequences of `context` tokens each, instead of one; no more than run at once.
+    /// Asks for room for so many sequences of `context` tokens each, instead of one; no more than run at once. Each of
+    /// several has a block more, which the scheduler keeps free before it lets another run beside it.
     pub fn with_room(mut self, context: u32, n_sequences: usize) -> Result<Self, LoadError> {
         self.context = checked_context(Some(context), self.config.context)?;
         let plan = crate::model::plan(&self.files.checkpoint, &self.config, self.plan.kv, self.context);
         self.plan = plan.map_err(|error| model_error(&self.files, error))?;
-        self.kv_tokens = self.context.next_multiple_of(BLOCK_TOKENS) * n_sequences.min(self.max_sequences());
+        let n_sequences = n_sequences.min(self.max_sequences());
+        let spare_tokens = if n_sequences > 1 { BLOCK_TOKENS } else { 0 };
+        self.kv_tokens = (self.context.next_multiple_of(BLOCK_TOKENS) + spare_tokens) * n_sequences;
         Ok(self)
     }
 

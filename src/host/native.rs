@@ -18,6 +18,7 @@ use spec::Command;
 
 mod answer;
 mod arguments;
+mod batch;
 mod bench;
 mod chat;
 mod export;
@@ -26,9 +27,12 @@ mod info;
 mod messages;
 mod model;
 mod output;
+mod percentiles;
+mod prompts;
 mod score;
 mod spec;
 mod tokenize;
+mod turns;
 
 /// Why a command did not do its work.
 #[derive(Debug, thiserror::Error)]

@@ -14,7 +14,7 @@ use crate::protocol::{GenerateOptions, Prompt, RequestId};
 use crate::text::{TextError, Tokenizer};
 
 /// Most outputs of a prompt.
-const MAX_N: u32 = 64;
+pub const MAX_N: u32 = 64;
 /// Most outputs of a request.
 const MAX_OUTPUTS: usize = 1024;
 

@@ -16,7 +16,7 @@ fn check_refused(arguments: &[&str], expected: &str) {
 fn bad_command_lines_are_refused() {
     let model = file("tiny.gguf");
     let model = model.as_str();
-    let table: [(&[&str], &str); 21] = [
+    let table: [(&[&str], &str); 27] = [
         (&[], "a command is missing\nusage: pagelm COMMAND"),
         (
             &["genrate"],
@@ -26,11 +26,32 @@ fn bad_command_lines_are_refused() {
         (&["--json", "info"], "the command comes first, before --json"),
         (&["help", "me"], "there is no command \"me\""),
         (&["generate", "--prompt", "a"], "--model PATH is missing\nusage: pagelm generate"),
-        (&["generate", "--model", model], "--prompt TEXT or --messages FILE.json, is missing"),
+        (&["generate", "--model", model], "--messages FILE.json or --prompts FILE, is missing"),
         (&["generate", "--model", model, "--prompt"], "--prompt has no value: it takes TEXT"),
         (
             &["generate", "--model", model, "--prompt", "a", "--messages", "b"],
-            "--prompt and --messages are both given",
+            "--prompt and --messages are given together, but only one of them is answered",
+        ),
+        (
+            &["generate", "--model", model, "--prompts", "a", "--prompt", "b", "--messages", "c"],
+            "--prompt, --messages and --prompts are given together",
+        ),
+        (&["generate", "--model", model, "--prompts"], "--prompts has no value: it takes FILE"),
+        (
+            &["generate", "--model", model, "--prompt", "a", "--n", "0"],
+            "n must be a whole number from 1 to 64; found \"0\"",
+        ),
+        (
+            &["generate", "--model", model, "--prompt", "a", "--n", "65"],
+            "n must be a whole number from 1 to 64; found \"65\"",
+        ),
+        (
+            &["chat", "--model", model, "--prompts", "a"],
+            "`pagelm chat` takes no --prompts, which belongs to generate",
+        ),
+        (
+            &["bench", "--model", model, "--turns", "2", "--sequences", "1"],
+            "--sequences and --turns are both given",
         ),
         (&["generate", "--model", model, "hello"], "a prompt is given as --prompt \"hello\""),
         (&["generate", "--model", model, "--promt", "a"], "unknown option --promt; did you mean --prompt?"),
@@ -147,6 +168,43 @@ fn bad_prompts_are_refused() {
     check_refused(
         &["bench", "--model", &model, "--sequences", "1,4000"],
         "--sequences 4000 was asked for, but 64",
+    );
+}
+
+#[test]
+fn bad_files_of_prompts_are_refused_before_a_model_is_opened() {
+    let nothing = file("nothing.gguf");
+    let table: [(&str, &[u8], &str); 6] = [
+        ("none.txt", b"\n  \n", "none.txt: there is no prompt in it; write one JSON string a line"),
+        ("plain.txt", b"\"a\"\n\nOnce upon a time\n", "plain.txt: line 3 must be a JSON string, such as"),
+        ("plain.txt", b"Once upon a time\n", "found Once upon a time (expected value at column 1)"),
+        ("object.txt", b"\"a\"\n{\"prompt\": \"a\"}\n", "line 2 must be a JSON string"),
+        ("cut.txt", b"\"a", "found \"a (EOF while parsing a string at column 2)"),
+        ("latin1.txt", b"\"caf\xe9\"", "latin1.txt is not UTF-8 text, from byte 4 on"),
+    ];
+    for (name, bytes, expected) in table {
+        FILES.write(&format!("bad-{name}"), bytes);
+        let prompts = file(&format!("bad-{name}"));
+        check_refused(&["generate", "--model", &nothing, "--prompts", &prompts], expected);
+    }
+    check_refused(&["generate", "--model", &nothing, "--prompts", &file("nothing.txt")], "nothing.txt");
+}
+
+#[test]
+fn a_bad_prompt_of_many_is_refused_by_its_number() {
+    let model = file("tiny.gguf");
+    let long = "word ".repeat(2000);
+    for (name, text, expected) in [
+        ("long", format!("\"a\"\n\n\"b\"\n\"{long}\"\n"), "prompt 3: the prompt has"),
+        ("empty", "\"a\"\n\"\"\n".to_owned(), "prompt 2: the prompt has no tokens"),
+    ] {
+        FILES.write(&format!("{name}-prompt.txt"), text.as_bytes());
+        let prompts = file(&format!("{name}-prompt.txt"));
+        check_refused(&["generate", "--model", &model, "--prompts", &prompts], expected);
+    }
+    check_refused(
+        &["bench", "--model", &model, "--turns", "2"],
+        "--turns 2 of --max-tokens 32 after --prompt-tokens 1000 make 1088 tokens, but the context holds 512",
     );
 }
 

@@ -9,6 +9,7 @@ use lexopt::{Arg, Parser};
 use super::CliError;
 use super::spec::{self, Command, OptionSpec};
 use crate::format::block::BlockType;
+use crate::host::request::MAX_N;
 use crate::protocol::{DeviceChoice, GenerateOptions, KvType, LoadOptions, Precision, Quantize};
 
 /// What is asked of the program.
@@ -30,12 +31,14 @@ pub(super) struct Arguments {
     pub(super) load: LoadOptions,
     /// Part of a GPU's name.
     pub(super) adapter_name: Option<String>,
-    /// Answer with one JSON object.
+    /// Answer in JSON.
     pub(super) json: bool,
     /// A raw prompt.
     pub(super) prompt: Option<String>,
     /// The file of a conversation.
     pub(super) messages: Option<PathBuf>,
+    /// The file of many prompts.
+    pub(super) prompts: Option<PathBuf>,
     /// The text to tokenize.
     pub(super) positional: Option<String>,
     text: Option<PathBuf>,
@@ -53,6 +56,8 @@ pub(super) struct Arguments {
     pub(super) prompt_tokens: Option<u32>,
     /// How many sequences to measure with, in order.
     pub(super) sequences: Vec<usize>,
+    /// Turns of a chat to measure.
+    pub(super) turns: Option<u32>,
     /// Measured runs.
     pub(super) runs: Option<u32>,
 }
@@ -203,16 +208,30 @@ fn check(arguments: &Arguments, command: Command) -> Result<(), CliError> {
         Command::Quantize if arguments.block_type.is_none() => missing("--type"),
         Command::Tokenize if arguments.positional.is_none() => missing("the TEXT to tokenize"),
         Command::Score if arguments.text.is_none() => missing("--text FILE"),
-        Command::Generate => match (&arguments.prompt, &arguments.messages) {
-            (None, None) => missing("the prompt, --prompt TEXT or --messages FILE.json,"),
-            (Some(_), Some(_)) => Err(usage(
+        Command::Generate => match &given_prompts(arguments)[..] {
+            [] => missing("the prompt, --prompt TEXT, --messages FILE.json or --prompts FILE,"),
+            [_] => Ok(()),
+            several => Err(usage(
                 Some(command),
-                "--prompt and --messages are both given, but one prompt is answered",
+                format!("{} are given together, but only one of them is answered", listed(several)),
             )),
-            _ => Ok(()),
         },
+        Command::Bench if arguments.turns.is_some() && !arguments.sequences.is_empty() => Err(usage(
+            Some(command),
+            "--sequences and --turns are both given, but one thing is measured at a time; leave one out",
+        )),
         _ => Ok(()),
     }
+}
+
+/// The options that say what to answer, of those given.
+fn given_prompts(arguments: &Arguments) -> Vec<&'static str> {
+    let options = [
+        ("--prompt", arguments.prompt.is_some()),
+        ("--messages", arguments.messages.is_some()),
+        ("--prompts", arguments.prompts.is_some()),
+    ];
+    options.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
 }
 
 /// Sets what an option says. Sampling options are named as their fields are, as the engine does.
@@ -225,6 +244,7 @@ fn set(arguments: &mut Arguments, option: &OptionSpec, parser: &mut Parser) -> R
     match option.name {
         "model" => arguments.model = Some(value.into()),
         "messages" => arguments.messages = Some(value.into()),
+        "prompts" => arguments.prompts = Some(value.into()),
         "text" => arguments.text = Some(value.into()),
         name => {
             let value =
@@ -286,6 +306,8 @@ fn set_text(arguments: &mut Arguments, name: &str, value: String) -> Result<(), 
         "max-tokens" => arguments.max_tokens = Some(number("max_tokens", value, COUNT)?),
         "prompt-tokens" => arguments.prompt_tokens = Some(at_least_1("--prompt-tokens", value)?),
         "runs" => arguments.runs = Some(at_least_1("--runs", value)?),
+        "turns" => arguments.turns = Some(at_least_1("--turns", value)?),
+        "n" => arguments.sampling.n = outputs(value)?,
         "sequences" => {
             let each = value.split(',').map(|n| at_least_1("--sequences", n).map(|n| n as usize));
             arguments.sequences = each.collect::<Result<_, _>>()?;
@@ -365,6 +387,13 @@ fn at_least_1(name: &str, value: &str) -> Result<u32, String> {
     if n > 0 { Ok(n) } else { Err(refusal(name, value, WANTED)) }
 }
 
+/// Outputs of a prompt.
+fn outputs(value: &str) -> Result<u32, String> {
+    let wanted = format!("a whole number from 1 to {MAX_N}");
+    let n: u32 = number("n", value, &wanted)?;
+    if (1..=MAX_N).contains(&n) { Ok(n) } else { Err(refusal("n", value, &wanted)) }
+}
+
 fn refusal(name: &str, value: &str, wanted: &str) -> String {
     format!("{name} must be {wanted}; found {value:?}")
 }
@@ -395,7 +424,8 @@ mod tests {
     #[test]
     fn each_sampling_option_sets_its_field() {
         type Change = fn(&mut GenerateOptions);
-        let table: [(&[&str], Change); 21] = [
+        let table: [(&[&str], Change); 22] = [
+            (&["--n", "64"], |o| o.n = 64),
             (&["--temperature", "0.5"], |o| o.temperature = 0.5),
             (&["--top-k=-1"], |o| o.top_k = -1),
             (&["--top-p", "0.9"], |o| o.top_p = 0.9),

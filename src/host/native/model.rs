@@ -19,6 +19,8 @@ const TERMINAL: ConnectionId = 0;
 
 /// Longest text file that is read: no context holds more.
 const MAX_TEXT_BYTES: u64 = 64 << 20;
+/// What to do with a text that is longer.
+pub(super) const TOO_LONG: &str = "no model reads a text so long, cut it";
 
 /// A model whose header is read.
 pub(super) struct Opened {
@@ -29,6 +31,8 @@ pub(super) struct Opened {
 /// A model that answers.
 pub(super) struct Running {
     pub(super) info: ModelInfo,
+    /// Sequences that run at once.
+    pub(super) max_sequences: usize,
     /// From opening the file to the last weight on the device.
     pub(super) load_ms: f64,
     host: Host,
@@ -79,7 +83,7 @@ impl Opened {
 
     /// Brings the model to its device.
     pub(super) async fn load(self, arguments: &Arguments) -> Result<Running, CliError> {
-        let name = self.described.model_name();
+        let (name, max_sequences) = (self.described.model_name(), self.described.max_sequences());
         let mut host = Host::new(surroundings(), arguments.adapter_name.clone());
         let progress = |done: u64, total: u64| {
             output::progress(&format!("loading {name}: {} of {}", output::bytes(done), output::bytes(total)));
@@ -102,7 +106,7 @@ impl Opened {
         if let Some(note) = &info.kv_note {
             output::note(note);
         }
-        Ok(Running { info, load_ms, host })
+        Ok(Running { info, max_sequences, load_ms, host })
     }
 }
 
@@ -119,14 +123,24 @@ impl Running {
     ) -> Result<(), CliError> {
         loop {
             let now = Instant::now();
-            for (_, event) in self.host.take_events() {
+            for event in self.take_events() {
                 hear(event, now)?;
             }
             if !self.host.has_work() {
                 return Ok(());
             }
-            self.host.step().await;
+            self.step().await;
         }
+    }
+
+    /// Events since the last call, in order.
+    pub(super) fn take_events(&mut self) -> Vec<Event> {
+        self.host.take_events().into_iter().map(|(_, event)| event).collect()
+    }
+
+    /// One step, if there is something to do.
+    pub(super) async fn step(&mut self) {
+        self.host.step().await;
     }
 }
 
@@ -135,13 +149,13 @@ pub(super) fn prompt(arguments: &Arguments) -> Result<Prompt, CliError> {
     let Some(path) = &arguments.messages else {
         return Ok(Prompt::Text(arguments.prompt.clone().unwrap_or_default()));
     };
-    let messages = messages::parse(&read_text(path)?)
+    let messages = messages::parse(&read_text(path, TOO_LONG)?)
         .map_err(|problem| CliError::Input(format!("{}: {problem}", path.display())))?;
     Ok(Prompt::Chat { messages, tools: Vec::new(), template_arguments: Vec::new() })
 }
 
-/// A text file.
-pub(super) fn read_text(path: &Path) -> Result<String, CliError> {
+/// A text file; `help` tells what to do with one that is too long.
+pub(super) fn read_text(path: &Path, help: &str) -> Result<String, CliError> {
     let name = path.display();
     let mut bytes = Vec::new();
     File::open(path)
@@ -149,9 +163,7 @@ pub(super) fn read_text(path: &Path) -> Result<String, CliError> {
         .map_err(|error| CliError::Input(format!("cannot read {name}: {error}")))?;
     if bytes.len() as u64 > MAX_TEXT_BYTES {
         let most = output::bytes(MAX_TEXT_BYTES);
-        return Err(CliError::Input(format!(
-            "{name} has more than {most}; no model reads a text so long, cut it"
-        )));
+        return Err(CliError::Input(format!("{name} has more than {most}; {help}")));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();

@@ -16,9 +16,9 @@ pub(super) fn put(text: &str) -> Result<(), CliError> {
     })
 }
 
-/// Writes one JSON object to stdout.
-pub(super) fn put_json(object: &impl Serialize) -> Result<(), CliError> {
-    let json = serde_json::to_string(object).expect("the objects hold numbers, texts and lists only");
+/// Writes one JSON value to stdout, in a line.
+pub(super) fn put_json(value: &impl Serialize) -> Result<(), CliError> {
+    let json = serde_json::to_string(value).expect("the values hold numbers, texts and lists only");
     put(&format!("{json}\n"))
 }
 

@@ -19,7 +19,7 @@ struct ScoreJson {
 /// Runs the command.
 pub(super) async fn score(arguments: &Arguments) -> Result<(), CliError> {
     let path = arguments.text();
-    let text = model::read_text(path)?;
+    let text = model::read_text(path, model::TOO_LONG)?;
     let mut opened = Opened::open(arguments).await?;
     let ids = opened.encode(&Prompt::Text(text))?;
     let tokens = ids.len();

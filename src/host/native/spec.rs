@@ -46,7 +46,7 @@ const fn option(group: Group, name: &'static str, value: &'static str, help: &'s
     OptionSpec { name, value, help, group }
 }
 
-const OPTIONS: [OptionSpec; 38] = [
+const OPTIONS: [OptionSpec; 41] = [
     option(
         Group::Model,
         "model",
@@ -80,6 +80,18 @@ const OPTIONS: [OptionSpec; 38] = [
         "messages",
         "FILE.json",
         "a conversation: [{\"role\": \"user\", \"content\": \"…\"}, …], through the model's template",
+    ),
+    option(
+        Group::Prompt,
+        "prompts",
+        "FILE",
+        "many raw prompts, one JSON string a line, answered together and told in order",
+    ),
+    option(
+        Group::Prompt,
+        "n",
+        "N",
+        "outputs for each prompt, 1 to 64; the i-th samples with the seed + i (default 1)",
     ),
     option(
         Group::Sampling,
@@ -152,9 +164,20 @@ const OPTIONS: [OptionSpec; 38] = [
     ),
     option(Group::Logprobs, "prompt-logprobs", "N", "the same for the prompt's tokens"),
     option(Group::Score, "text", "FILE", "the text to score, UTF-8"),
-    option(Group::Bench, "prompt-tokens", "P", "tokens of each prompt (default 64)"),
+    option(
+        Group::Bench,
+        "prompt-tokens",
+        "P",
+        "tokens of each prompt (default 64; with --turns of the first, 1000)",
+    ),
     option(Group::Bench, "max-tokens", "N", "tokens to generate for each (default 32)"),
     option(Group::Bench, "sequences", "1,2,4,8", "how many run at once, one result each (the default)"),
+    option(
+        Group::Bench,
+        "turns",
+        "T",
+        "measure a chat of so many turns instead: what each finds in the cache, and what it prefills",
+    ),
     option(Group::Bench, "runs", "R", "measured runs of each, after a warm-up (default 3)"),
     option(
         Group::Quantize,
@@ -169,7 +192,7 @@ const OPTIONS: [OptionSpec; 38] = [
         "what the matrices become (default as-is)",
     ),
     option(Group::Export, "force", "", "write over a file that is there"),
-    option(Group::Json, "json", "", "write one JSON object to stdout"),
+    option(Group::Json, "json", "", "write JSON to stdout, one object or an array"),
 ];
 
 const ABOUT: &str = "pagelm runs language models on the GPU.";
@@ -221,11 +244,11 @@ impl Command {
             Self::Info => "pagelm info --model PATH [--json]",
             Self::Tokenize => "pagelm tokenize --model PATH [--json] TEXT",
             Self::Generate => {
-                "pagelm generate --model PATH (--prompt TEXT | --messages FILE.json) [options] [--json]"
+                "pagelm generate --model PATH (--prompt TEXT | --messages FILE.json | --prompts FILE) [options] [--json]"
             }
             Self::Score => "pagelm score --model PATH --text FILE [--json]",
             Self::Bench => {
-                "pagelm bench --model PATH [--prompt-tokens P --max-tokens N --sequences 1,2,4,8 --runs R] [--json]"
+                "pagelm bench --model PATH [--prompt-tokens P --max-tokens N (--sequences 1,2,4,8 | --turns T) --runs R] [--json]"
             }
             Self::Chat => "pagelm chat --model PATH [options]",
             Self::Quantize => "pagelm quantize IN OUT.gguf --type q8_0|q4_0|f16|bf16|f32 [--force]",
@@ -258,7 +281,12 @@ impl Command {
             Self::Generate => {
                 "JSON: {\"text\", \"token_ids\", \"prompt_token_ids\", \"finish_reason\", \"logprobs\" (null if not asked for),\n\
                  \"prompt_logprobs\" (if asked for), \"timings\": {\"load_ms\", \"prefill_ms\", \"decode_ms\"}, \"device\": {\"name\", \"kind\"}}.\n\
-                 prefill_ms ends with the first token; decode_ms has an entry for each token after it.\n"
+                 prefill_ms ends with the first token; decode_ms has an entry for each token after it.\n\
+                 --prompts prints an array of such objects, in order, and text under a heading for each output. There, and with\n\
+                 --n of 2 or more, an object has \"cached_tokens\" too, prompt tokens that were found in the cache, and its timings\n\
+                 \"queue_ms\", until it first ran, and \"first_token_ms\", until its first token, both from the start of all. With\n\
+                 --n of 2 or more it has \"outputs\": [{\"text\", \"token_ids\", \"finish_reason\", \"logprobs\", \"cached_tokens\",\n\
+                 \"timings\"}, …] in the place of those fields.\n"
             }
             Self::Score => {
                 "The mean negative log-likelihood is over the n - 1 tokens that have one before them; perplexity is its\n\
@@ -267,9 +295,14 @@ impl Command {
             }
             Self::Bench => {
                 "Every rate counts all sequences together. Prefill lasts until every sequence has its first token; decode counts\n\
-                 the tokens after that moment, over the time after it; total counts all generated tokens over the whole time.\n\
+                 the tokens while all decode: from that moment until the first sequence ends; total counts all generated tokens\n\
+                 over the whole time; × (speedup in JSON) is decode over that of one sequence, where 1 is among --sequences.\n\
                  token_ms is the time between a sequence's tokens while all decode, first_token_ms the time from the start to its\n\
-                 first token; percentiles are by nearest rank. Prompts are made-up tokens, sampling is greedy, past end tokens.\n"
+                 first token; percentiles are by nearest rank. Prompts are made-up tokens, others in every run, so that none is\n\
+                 found in the cache (cached_tokens is 0); sampling is greedy, past end tokens.\n\
+                 With --turns a chat grows: each prompt is the one before it, its answer, and 24 tokens more, and each run is\n\
+                 another chat. new_tokens are those that the model has not read, the answer's last among them; cached_tokens were\n\
+                 found in the cache, in whole blocks of 32; prefilled_tokens are the rest.\n"
             }
             Self::Chat => {
                 "Each line of stdin is a message. /new begins anew, /system TEXT does so with a system prompt, /exit or the end of\n\
