@@ -268,3 +268,69 @@ impl Pools {
             && self.prefixes.are_used_by(leases.map(|lease| lease.node))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::blocks::Window;
+    use super::*;
+
+    fn begun(pools: &mut Pools, tokens: &[u32], n_computed: usize) -> Lease {
+        let mut lease = Lease::new(pools.n_caches());
+        let hit = pools.find(tokens);
+        pools.begin(&mut lease, &hit);
+        assert!(pools.grow(&mut lease, n_computed, &vec![0; pools.n_caches()]), "there is room");
+        pools.publish(&mut lease, &tokens[..n_computed]);
+        lease
+    }
+
+    #[test]
+    fn a_long_prompt_has_its_blocks_though_another_keeps_some_of_them() {
+        let window = Some(Window { tokens: 33, blocks: 3 });
+        let long: Vec<u32> = (0..320).collect();
+        for n_blocks in [4, 5] {
+            let mut pools = Pools::new(&[CacheConfig { n_blocks, window }]);
+            let mut first = begun(&mut pools, &long, 64);
+            let promised: Vec<usize> = pools.promise(&first, long.len()).collect();
+            assert_eq!(promised, [1], "three at once, two of which it has alone");
+            let other = [&long[..64], &[7]].concat();
+            let hit = pools.find(&other);
+            assert_eq!((hit.n_blocks(), pools.seen_after(&hit, 0).count()), (2, 1));
+            // It takes one, and what it shares does not come back to the first.
+            assert_eq!(pools.have_room(&hit, other.len(), &promised, 0), n_blocks == 5);
+            if n_blocks == 5 {
+                let second = begun(&mut pools, &other, 65);
+                for start in (64..long.len()).step_by(BLOCK_TOKENS) {
+                    pools.slide(&mut first, start);
+                    assert!(pools.grow(&mut first, start + BLOCK_TOKENS, &[0]), "it never lacks a block");
+                    pools.publish(&mut first, &long[..start + BLOCK_TOKENS]);
+                    assert!(pools.are_leased([&first, &second].into_iter()));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_hit_needs_of_a_window_only_what_the_next_row_sees() {
+        let window = Some(Window { tokens: 40, blocks: 3 });
+        let mut pools =
+            Pools::new(&[CacheConfig { n_blocks: 8, window: None }, CacheConfig { n_blocks: 4, window }]);
+        let tokens: Vec<u32> = (0..161).collect();
+        let mut lease = Lease::new(2);
+        for start in (0..160).step_by(BLOCK_TOKENS) {
+            pools.slide(&mut lease, start);
+            assert!(pools.grow(&mut lease, start + BLOCK_TOKENS, &[0, 0]), "there is room");
+            pools.publish(&mut lease, &tokens[..start + BLOCK_TOKENS]);
+        }
+        pools.release(&mut lease);
+        assert_eq!(pools.find(&tokens).n_blocks(), 5);
+        // The block of the first 32 tokens was evicted from the window's cache: nothing can go on after it alone.
+        assert_eq!(pools.find(&tokens[..33]).n_blocks(), 0);
+        assert_eq!(pools.find(&tokens[..160]).n_blocks(), 4, "a token is left to compute");
+        let hit = pools.find(&tokens);
+        pools.begin(&mut lease, &hit);
+        assert_eq!(lease.tables.iter().map(|table| table.blocks.len()).collect::<Vec<_>>(), [5, 2]);
+        // Behind the window stands the first block that is seen.
+        let tables = pools.tables(&lease, 160);
+        assert_eq!(tables[1][..3], [tables[1][3]; 3]);
+    }
+}

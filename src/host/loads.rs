@@ -67,7 +67,7 @@ pub(super) enum Done<P: Place> {
     /// Its files were read, or are bad: one sentence.
     Opened(Result<Box<Opened<P>>, String>),
     /// It is on the device, or is not.
-    Brought(Vec<P::Source>, Result<Loaded, LoadError>),
+    Brought(Vec<P::Source>, Result<Box<Loaded>, LoadError>),
 }
 
 /// What a load that is under way does.
@@ -156,7 +156,8 @@ impl<P: Place> Loads<P> {
             let progress = |done_bytes, total_bytes| {
                 *news.borrow_mut() = Some(Stage { words: words.clone(), done_bytes, total_bytes });
             };
-            Done::Brought(opened.sources, opened.described.load(opened.gpu, progress).await)
+            let loaded = opened.described.load(opened.gpu, progress).await;
+            Done::Brought(opened.sources, loaded.map(Box::new))
         };
         self.work = Some(work.boxed_local());
     }

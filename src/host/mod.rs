@@ -17,6 +17,7 @@ mod prompt;
 mod rate;
 mod recovery;
 pub mod request;
+mod residency;
 mod room;
 pub mod serve;
 mod server;

@@ -152,7 +152,7 @@ impl<P: Place> Server<P> {
                     Ok(()) => {}
                     // By its number the client would take the running one for ended.
                     Err(error @ RequestError::Duplicate(_)) => {
-                        self.fail(connection, None, &error.to_string())
+                        self.fail(connection, None, &error.to_string());
                     }
                     Err(error) => self.fail(connection, Some(request), &error.to_string()),
                 }

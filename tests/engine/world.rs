@@ -85,11 +85,15 @@ impl Device {
                 self.slots[cache][batch.slot(row, cache) as usize] = Some(read(before, batch.tokens[row]));
             }
         }
-        for row in 0..batch.n_rows() {
-            let states = states[batch.sequences[row] as usize];
+        // What the first row of a chunk sees, and on to the last row.
+        for (sequence, states) in states.iter().enumerate() {
+            let mut rows = (0..batch.n_rows()).filter(|&row| batch.sequences[row] as usize == sequence);
+            let first = rows.next().expect("a sequence has rows");
+            let last = rows.next_back().unwrap_or(first);
             for cache in 0..self.caches.len() {
-                for position in first_seen(&self.caches[cache], batch, row)..=batch.positions[row] as usize {
-                    let seen = self.seen(batch, row, cache, position);
+                for position in first_seen(&self.caches[cache], batch, first)..=batch.positions[last] as usize
+                {
+                    let seen = self.seen(batch, last, cache, position);
                     assert_eq!(seen, Some(states[position]), "a row sees its sequence's tokens");
                 }
             }

@@ -105,9 +105,8 @@ fn a_tab_that_greets_again_begins_anew() {
     assert_eq!(model.id, 1, "it gets the model that is there");
     assert_eq!(world.status(1).own, 0);
     world.ask(1, 1, &["Once"], &greedy(3));
-    let started =
-        world.hear(1, "Started", |event| matches!(event, Event::Started { request: 1, .. }).then_some(()));
-    assert_eq!(started, (), "its old number is free");
+    // Its old number is free.
+    world.hear(1, "Started", |event| matches!(event, Event::Started { request: 1, .. }).then_some(()));
 }
 
 #[test]
@@ -174,4 +173,23 @@ fn a_tab_that_reads_nothing_stalls_nobody_and_costs_bounded_memory() {
         assert_eq!(outputs[0].ids, world.outputs(2, 1)[0].ids);
         assert_eq!(outputs[0].text, world.outputs(2, 1)[0].text);
     }
+}
+
+#[test]
+fn a_tab_that_asks_on_and_reads_nothing_is_forgotten_until_it_greets_again() {
+    let mut world = World::with_tabs([1, 2]);
+    world.frozen.insert(1);
+    world.ask(1, 1, &["Once"], &greedy(120));
+    for _ in 0..4500 {
+        world.send(1, &Request::Status { request: 3 });
+    }
+    world.until("its end", |world| {
+        world.heard(2).any(|event| matches!(event, Event::Status { status, .. } if status.n_tabs == 1))
+    });
+    assert_eq!(world.status(2).running, 0, "its answers ended with it");
+    world.send(1, &Request::Status { request: 4 });
+    world.hear(1, "Unacquainted", |event| (*event == Event::Unacquainted).then_some(()));
+    world.frozen.clear();
+    world.hello(1);
+    world.ready(1);
 }

@@ -107,7 +107,7 @@ impl<'a> Crowd<'a> {
                 self.answers.get_mut(&sequence).unwrap().tokens.push(logprobs.unwrap());
             }
             Progress::Finished { sequence, .. } => {
-                self.answers.get_mut(&sequence).unwrap().is_finished = true
+                self.answers.get_mut(&sequence).unwrap().is_finished = true;
             }
             Progress::Prefilled { .. } | Progress::PromptLogprobs { .. } => {}
         }

@@ -54,7 +54,7 @@ pub(super) const STAGES: &[Stage] = &[
         kind: Kind::Tests,
         commands: native,
     },
-    Stage { name: "fuzz", what: "file readers meet bounded nonsense", kind: Kind::Check, commands: fuzz },
+    Stage { name: "fuzz", what: "readers meet bounded nonsense", kind: Kind::Check, commands: fuzz },
     Stage {
         name: "wasm",
         what: "kernels and models in Chromium, whose WGSL compiler is another",
