@@ -24,12 +24,15 @@ pub enum Rows {
 /// How the workgroups of a dispatch cover its outputs and rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grid {
-    /// One invocation an item, rows in y by so many a workgroup (a matmul's tile where absent).
+    /// One invocation an item, and one row in y.
     Items {
         /// Items a row.
         n_items: u32,
-        /// Rows a workgroup.
-        rows: Option<u32>,
+    },
+    /// One invocation as many pairs of outputs as its tile has it, rows in y by the tile.
+    Pairs {
+        /// Pairs a row.
+        n_pairs: u32,
     },
     /// So many items a workgroup, rows in y by so many a workgroup (a matmul's tile where absent).
     Groups {

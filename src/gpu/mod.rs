@@ -15,6 +15,7 @@ pub mod buffers;
 pub mod layout;
 pub mod lower;
 mod maker;
+mod serial_tile;
 pub mod model;
 pub mod shader;
 pub mod weights;

@@ -12,6 +12,7 @@ use super::buffers::Buffers;
 use super::layout::{Buffer, Capacity, Layout};
 use super::lower::{Grid, Rows, Target, lower};
 use super::maker::{Activations, Compiled, Maker, MatrixBuffers};
+use super::serial_tile::pairs_for;
 use super::shader::{GRID_LIMIT, TILES, Variant, WORKGROUP, tile_for};
 use super::weights::{device_bytes, file_row_bytes, repack};
 use super::{Gpu, GpuError, batch_words};
@@ -401,8 +402,9 @@ impl Gpu {
 fn workgroups(grid: Grid, n_rows: u32, tile: u32) -> [u32; 3] {
     let wide = |groups: u32| (groups.min(GRID_LIMIT), groups.div_ceil(GRID_LIMIT).max(1));
     match grid {
-        Grid::Items { n_items, rows } => {
-            [n_items.div_ceil(WORKGROUP), n_rows.div_ceil(rows.unwrap_or(tile)), 1]
+        Grid::Items { n_items } => [n_items.div_ceil(WORKGROUP), n_rows, 1],
+        Grid::Pairs { n_pairs } => {
+            [n_pairs.div_ceil(pairs_for(tile)).div_ceil(WORKGROUP), n_rows.div_ceil(tile), 1]
         }
         Grid::Groups { n_items, items, rows } => {
             let (x, z) = wide(n_items.div_ceil(items));

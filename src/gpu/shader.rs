@@ -2,6 +2,9 @@
 //!
 //! Invariant: [`ShaderKey::all`] lists every text that can be made, and a test validates them all.
 
+use std::borrow::Cow;
+
+use super::serial_tile;
 use crate::format::block::BlockType;
 /// Block types that kernels decode: all that the processor does.
 pub use crate::format::decode::DECODED as BLOCK_TYPES;
@@ -88,7 +91,7 @@ impl ShaderKey {
         }
         for piece in self.pieces() {
             text.push('\n');
-            text.push_str(piece);
+            text.push_str(&piece);
         }
         text
     }
@@ -103,7 +106,16 @@ impl ShaderKey {
         }
     }
 
-    fn pieces(self) -> Vec<&'static str> {
+    fn pieces(self) -> Vec<Cow<'static, str>> {
+        if let Self::Matmul(Variant::Serial, _, tile, _) = self {
+            let mut pieces: Vec<_> = self.files().into_iter().map(Cow::Borrowed).collect();
+            pieces.push(Cow::Owned(serial_tile::text(tile)));
+            return pieces;
+        }
+        self.files().into_iter().map(Cow::Borrowed).collect()
+    }
+
+    fn files(self) -> Vec<&'static str> {
         let mut pieces = vec![include_str!("kernels/common.wgsl")];
         match self {
             Self::Embed(block) => {
@@ -135,12 +147,14 @@ impl ShaderKey {
             }
             Self::Matmul(variant, block, tile, emit) => {
                 pieces.extend(block_texts(block));
-                pieces.push(tile_text(tile));
                 push_emit(&mut pieces, emit);
-                pieces.push(match variant {
-                    Variant::Serial => include_str!("kernels/matmul_serial.wgsl"),
-                    Variant::Workgroup => include_str!("kernels/matmul_reduce.wgsl"),
-                });
+                match variant {
+                    // Its tile is made, not read.
+                    Variant::Serial => pieces.push(include_str!("kernels/matmul_serial.wgsl")),
+                    Variant::Workgroup => {
+                        pieces.extend([tile_text(tile), include_str!("kernels/matmul_reduce.wgsl")]);
+                    }
+                }
             }
             Self::MatmulTiled(block, emit) => {
                 pieces.extend(block_texts(block));

@@ -11,7 +11,7 @@ use web_sys::{
     FileSystemFileEntry,
 };
 
-use super::screen::Screen;
+use super::{screen::Screen, state::State};
 
 /// Files and folders in a dropped folder beyond this are not looked at: no model has so many.
 const MAX_FILES: usize = 10_000;
@@ -61,7 +61,7 @@ fn carries_files(event: &DragEvent) -> bool {
 
 fn open_dropped(screen: Screen, event: &DragEvent) {
     let Some(data) = event.data_transfer() else { return };
-    if screen.peek(|state| state.loading.is_some()) {
+    if screen.peek(State::is_loading) {
         let sentence = "A model is still loading; drop the files once it is ready.".to_owned();
         return screen.change(|state| state.notify(sentence));
     }

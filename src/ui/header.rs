@@ -7,12 +7,13 @@ use super::{
     state::{Part, State},
 };
 
-/// The bar. Its model button opens and closes the picker, which stays open while there is no model.
+/// The bar. Chats and settings open beside the conversation. The model button opens and closes the picker, which stays open while there is no model.
 #[component]
 pub(crate) fn Header(
     models_open: RwSignal<bool>,
     models_shown: Memo<bool>,
     settings_open: RwSignal<bool>,
+    chats_open: RwSignal<bool>,
 ) -> impl IntoView {
     let screen = Screen::expect();
     let model_name = move || screen.read(Part::Models, model_name);
@@ -38,6 +39,16 @@ pub(crate) fn Header(
                 </svg>
                 <span class="wordmark">"pagelm"</span>
             </h1>
+            <button
+                type="button"
+                class="quiet"
+                id="chats-button"
+                aria-controls="chats"
+                aria-expanded=move || expanded(chats_open.get())
+                on:click=move |_| chats_open.update(|open| *open = !*open)
+            >
+                "Chats"
+            </button>
             <button
                 type="button"
                 class=model_class

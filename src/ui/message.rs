@@ -11,6 +11,7 @@ use super::{
     screen::{Screen, now_ms},
     state::Part,
     turn::{Speaker, Stage, TurnId},
+    usage::UsageView,
 };
 use crate::protocol::FinishReason;
 
@@ -45,7 +46,10 @@ fn Answer(turn_id: TurnId) -> impl IntoView {
     let stage = Memo::new(move |_| {
         screen.read(Part::Turn(turn_id), |state| state.turn(turn_id).map_or(Stage::Broken, |turn| turn.stage))
     });
-    let busy = Memo::new(move |_| matches!(stage.get(), Stage::Reading { .. } | Stage::Growing));
+    let busy = Memo::new(move |_| stage.get().is_busy());
+    let usage = Memo::new(move |_| {
+        screen.read(Part::Turn(turn_id), |state| state.turn(turn_id).and_then(|turn| turn.usage))
+    });
 
     let block_view = move |block_idx: usize| {
         let block = Memo::new(move |_| blocks.with(|blocks| blocks.get(block_idx).cloned()));
@@ -67,7 +71,10 @@ fn Answer(turn_id: TurnId) -> impl IntoView {
             <For each=move || 0..n_blocks.get() key=|block_idx| *block_idx children=block_view />
             {move || stage_view(stage.get())}
             <Show when=move || !busy.get()>
-                <CopyButton turn_id />
+                <p class="turn-foot">
+                    <CopyButton turn_id />
+                    {move || usage.get().map(|usage| view! { <UsageView usage /> })}
+                </p>
             </Show>
         </article>
     }
@@ -139,7 +146,9 @@ fn stage_view(stage: Stage) -> Option<AnyView> {
         Stage::Done(FinishReason::Length) => {
             note("It ends here: the longest answer or the context is reached.")
         }
+        Stage::Recovering => note("The engine stopped and is starting again; the answer goes on."),
         Stage::Done(FinishReason::Cancelled) => note("Stopped."),
+        Stage::Interrupted => note("Stopped: the page was reloaded or closed."),
         Stage::Broken => note("An error ended this answer."),
     }
 }

@@ -2,12 +2,17 @@
 #![allow(unreachable_pub, reason = "the component macro makes public what it expands to")]
 
 mod catalogue;
+mod chat;
+mod chat_store;
+mod chats;
 mod choice;
 mod composer;
 mod conversation;
 mod drop_target;
 mod fields;
 mod header;
+mod in_use;
+mod live;
 mod markdown;
 mod message;
 mod models;
@@ -21,6 +26,8 @@ mod state;
 mod status;
 mod tally;
 mod turn;
+mod usage;
+mod web_lock;
 mod words;
 
 use std::rc::Rc;
@@ -31,8 +38,17 @@ use wasm_bindgen::JsCast as _;
 use web_sys::HtmlElement;
 
 use self::{
-    composer::Composer, conversation::Conversation, drop_target::DropTarget, header::Header, models::Models,
-    notices::Notices, screen::Screen, settings::Settings, state::Part, status::Status,
+    chats::Chats,
+    composer::Composer,
+    conversation::Conversation,
+    drop_target::DropTarget,
+    header::Header,
+    models::Models,
+    notices::Notices,
+    screen::Screen,
+    settings::Settings,
+    state::{Part, State},
+    status::Status,
 };
 use crate::client::Client;
 
@@ -74,6 +90,7 @@ fn App() -> impl IntoView {
     let screen = Screen::expect();
     let models_open = RwSignal::new(false);
     let settings_open = RwSignal::new(false);
+    let chats_open = RwSignal::new(false);
 
     // A model that has become ready is what the person was waiting for: make room for the conversation.
     Effect::new(move |was_loading: Option<bool>| {
@@ -89,19 +106,30 @@ fn App() -> impl IntoView {
             if screen.peek(|state| state.answering.is_some()) {
                 screen.stop();
             } else {
+                screen.change(State::cancel_load);
                 settings_open.set(false);
+                chats_open.set(false);
             }
         }
     });
     on_cleanup(move || escape.remove());
-    let models_shown =
-        Memo::new(move |_| models_open.get() || screen.read(Part::Models, |state| state.model.is_none()));
+    // So that tabs are told apart.
+    Effect::new(move |_| {
+        let title = screen.read(Part::Chat, |state| state.chat.title.clone());
+        document().set_title(&title.map_or_else(|| "pagelm".to_owned(), |title| format!("{title} · pagelm")));
+    });
+    // Without a model there is nothing else to do, and a question about one waits for an answer.
+    let models_shown = Memo::new(move |_| {
+        let needed = screen.read(Part::Models, |state| state.model.is_none() || state.in_use.is_some());
+        models_open.get() || needed
+    });
 
     view! {
         <div class="page">
-            <Header models_open models_shown settings_open />
+            <Header models_open models_shown settings_open chats_open />
             <Notices />
             <div class="body">
+                <Chats open=chats_open />
                 <main>
                     <Models shown=models_shown />
                     <Conversation />

@@ -7,9 +7,10 @@ use web_sys::File;
 
 use super::{
     catalogue::Offer,
+    in_use::RoomDialog,
     progress::Progress,
     screen::Screen,
-    state::{Loaded, Part},
+    state::{Loaded, Part, State},
     words,
 };
 
@@ -38,6 +39,7 @@ pub(crate) fn Models(shown: Memo<bool>) -> impl IntoView {
                 />
             </ul>
             <OpenFile />
+            <RoomDialog />
             <LoadProgress />
             <Answering />
         </section>
@@ -52,7 +54,7 @@ fn OfferCard(offer: Offer, offer_idx: ReadSignal<usize>) -> impl IntoView {
     let loaded = Memo::new(move |_| {
         screen.read(Part::Models, |state| state.model.as_ref().is_some_and(|model| model.name == name))
     });
-    let loading = move || screen.read(Part::Models, |state| state.loading.is_some());
+    let loading = move || screen.read(Part::Models, State::is_loading);
     let about = format!("{} · {} · {}", words::bytes(offer.n_bytes), offer.quantization, offer.license);
     view! {
         <li class="offer">
@@ -94,7 +96,7 @@ fn OpenFile() -> impl IntoView {
 fn FileButton(label: &'static str, folder: bool) -> impl IntoView {
     let screen = Screen::expect();
     let input = NodeRef::<html::Input>::new();
-    let loading = move || screen.read(Part::Models, |state| state.loading.is_some());
+    let loading = move || screen.read(Part::Models, State::is_loading);
     let chosen = move |_: ev::Event| {
         let Some(input) = input.get_untracked() else { return };
         let Some(list) = input.files() else { return };

@@ -10,6 +10,7 @@ use leptos::prelude::*;
 use wasm_bindgen::JsValue;
 use web_sys::{File, Storage};
 
+use self::chats::Keeping;
 use super::{
     catalogue,
     choice::{Choice, choose},
@@ -19,8 +20,10 @@ use super::{
 };
 use crate::{
     client::{Client, Incoming},
-    protocol::{AttachedFile, GenerateOptions, ModelSource, Request},
+    protocol::{AttachedFile, GenerateOptions, IfFull, ModelSource, Request},
 };
+
+mod chats;
 
 /// Where settings are kept in the browser.
 const PREFERENCES_KEY: &str = "pagelm.preferences";
@@ -37,6 +40,9 @@ pub(crate) struct Screen {
     /// Parts to announce with the next frame.
     due: StoredValue<Vec<Part>>,
     client: StoredValue<Rc<Client>, LocalStorage>,
+    /// The files of the last load, in case it is asked for again.
+    attachments: StoredValue<Vec<JsValue>, LocalStorage>,
+    keeping: StoredValue<Keeping, LocalStorage>,
 }
 
 impl Screen {
@@ -49,7 +55,10 @@ impl Screen {
             triggers: StoredValue::new(HashMap::new()),
             due: StoredValue::new(Vec::new()),
             client: StoredValue::new_local(client.clone()),
+            attachments: StoredValue::new_local(Vec::new()),
+            keeping: StoredValue::new_local(Keeping::default()),
         };
+        screen.start_chats();
         client.listen(move |incoming| {
             screen.hear(incoming);
             ControlFlow::Continue(())
@@ -96,9 +105,13 @@ impl Screen {
         });
         let (with_frame, at_once): (Vec<_>, Vec<_>) = changed
             .into_iter()
-            .partition(|part| matches!(part, Part::Turn(_) | Part::Status | Part::Loading));
+            .partition(|part| matches!(part, Part::Turn(_) | Part::Status | Part::Live | Part::Loading));
+        if at_once.contains(&Part::Turns) {
+            self.forget_gone_turns();
+        }
         self.announce_with_frame(with_frame);
         self.announce(&at_once);
+        self.keep();
         result.expect("a change ran")
     }
 
@@ -107,7 +120,7 @@ impl Screen {
         let offer = self.peek(|state| state.offers.get(offer_idx).cloned());
         if let Some(offer) = offer {
             let source = ModelSource::Url { url: offer.url };
-            self.load(&offer.name, source, Some(offer.options), &[]);
+            self.load(&offer.name, source, Some(offer.options), Vec::new());
         }
     }
 
@@ -124,7 +137,7 @@ impl Screen {
                 let attached = chosen.iter().map(attached).collect();
                 let attachments: Vec<JsValue> =
                     chosen.iter().map(|file| files[*file].clone().into()).collect();
-                self.load(&name, ModelSource::Attachments { files: attached }, None, &attachments);
+                self.load(&name, ModelSource::Attachments { files: attached }, None, attachments);
             }
             Err(sentence) => self.change(|state| state.refuse(sentence)),
         }
@@ -135,7 +148,7 @@ impl Screen {
         name: &str,
         source: ModelSource,
         defaults: Option<GenerateOptions>,
-        attachments: &[JsValue],
+        attachments: Vec<JsValue>,
     ) {
         let lost = self.peek(|state| state.engine == Engine::Lost);
         let client = self.client.get_value();
@@ -143,16 +156,15 @@ impl Screen {
         if lost {
             client.restart();
         }
-        client.send(&request, attachments);
+        client.send(&request, &attachments);
+        self.attachments.set_value(attachments);
     }
 
-    /// Sends the person's text; says whether it was taken.
-    pub(crate) fn submit(self, text: &str) -> bool {
-        let client = self.client.get_value();
-        let request = self.change(|state| state.submit(text, client.next_request()));
-        let taken = request.is_some();
-        self.send(request);
-        taken
+    /// Asks again for the model that found no room.
+    pub(crate) fn load_again(self, if_full: IfFull) {
+        if let Some(request) = self.change(|state| state.load_again(if_full, now_ms())) {
+            self.client.get_value().send(&request, &self.attachments.get_value());
+        }
     }
 
     /// Stops the answer on its way.
@@ -162,14 +174,8 @@ impl Screen {
 
     /// Replaces an engine that no longer says anything.
     pub(crate) fn restart_engine(self) {
-        self.change(State::restart);
+        self.send(self.change(State::restart));
         self.client.get_value().restart();
-    }
-
-    /// Forgets the conversation.
-    pub(crate) fn new_chat(self) {
-        self.triggers.update_value(|triggers| triggers.retain(|part, _| !matches!(part, Part::Turn(_))));
-        self.send(self.change(State::new_chat));
     }
 
     /// Changes what the person set, and keeps it.
@@ -193,11 +199,27 @@ impl Screen {
     }
 
     fn hear(self, incoming: &Incoming) {
-        self.change(|state| match incoming {
-            Incoming::Event(event) => state.apply(event.clone(), now_ms()),
-            Incoming::Interrupted(_) => {}
+        let request = self.change(|state| match incoming {
+            Incoming::Event(event) => {
+                state.apply(event.clone(), now_ms());
+                None
+            }
+            Incoming::Interrupted(_) => {
+                state.interrupt(now_ms());
+                None
+            }
             Incoming::Lost(sentence) => state.lose_engine(sentence.clone()),
         });
+        self.send(request);
+    }
+
+    /// Nothing reads the turns of a chat that left the screen.
+    fn forget_gone_turns(self) {
+        let is_there = |part: &Part| match part {
+            Part::Turn(turn_id) => self.peek(|state| state.turn(*turn_id).is_some()),
+            _ => true,
+        };
+        self.triggers.update_value(|triggers| triggers.retain(|part, _| is_there(part)));
     }
 
     fn announce(self, parts: &[Part]) {

@@ -12,6 +12,9 @@ use crate::protocol::{KvType, Quantize};
 /// The longest context that can be asked for, in tokens.
 const MAX_CONTEXT: f64 = 1_048_576.0;
 const CONTEXT_LABEL: &str = "Context length";
+/// An unused model can be kept for a day.
+const MAX_KEEP_MINUTES: f64 = 1440.0;
+const KEEP_LABEL: &str = "Keep an unused model";
 
 /// The settings beside the conversation, or above it where there is no room.
 #[component]
@@ -38,8 +41,8 @@ pub(crate) fn Settings(open: RwSignal<bool>) -> impl IntoView {
     };
     let changed = move || screen.read(Part::Preferences, |state| state.preferences.options_changed());
     view! {
-        <aside id="settings" class="settings" aria-labelledby="settings-title" hidden=move || !open.get()>
-            <div class="settings-head">
+        <aside id="settings" class="panel settings" aria-labelledby="settings-title" hidden=move || !open.get()>
+            <div class="panel-head">
                 <h2 id="settings-title" tabindex="-1" node_ref=title>"Settings"</h2>
                 <button type="button" class="quiet" on:click=move |_| open.set(false)>"Close"</button>
             </div>
@@ -231,6 +234,20 @@ fn LoadSettings() -> impl IntoView {
         screen.edit(|preferences| preferences.load.context = n_tokens);
         Ok(())
     };
+    let keep_minutes = Memo::new(move |_| {
+        screen.read(Part::Preferences, |state| {
+            let secs = state.preferences.load.keep_unused_secs;
+            secs.map_or_else(String::new, |secs| (secs / 60).to_string())
+        })
+    });
+    let commit_keep = move |text: String| {
+        let secs = match text.trim() {
+            "" => None,
+            text => Some(Range::Whole(0.0, MAX_KEEP_MINUTES).parse(KEEP_LABEL, text)? as u32 * 60),
+        };
+        screen.edit(|preferences| preferences.load.keep_unused_secs = secs);
+        Ok(())
+    };
     let kv = move || screen.read(Part::Preferences, |state| kv_name(state.preferences.load.kv));
     let quantize =
         move || screen.read(Part::Preferences, |state| quantize_name(state.preferences.load.quantize));
@@ -284,6 +301,14 @@ fn LoadSettings() -> impl IntoView {
                     "Packs 16- and 32-bit weights while they load: less memory, and less exact. Packed ones stay as they are."
                 </p>
             </div>
+            <NumberBox
+                id="keep-unused"
+                label=KEEP_LABEL
+                explanation="For so many minutes a model stays loaded while no tab uses it; 0 unloads it at once."
+                placeholder="5"
+                value=keep_minutes
+                commit=commit_keep
+            />
         </fieldset>
     }
 }

@@ -3,6 +3,7 @@
 use leptos::prelude::*;
 
 use super::{
+    live::Live,
     screen::Screen,
     state::{Part, State},
     words,
@@ -12,7 +13,7 @@ use crate::protocol::{DeviceKind, ModelInfo};
 /// Said of a model that knows no conversation.
 const ONLY_CONTINUES: &str = "This model has no chat template: it continues your text instead of answering.";
 
-/// The status line; empty before a model is there.
+/// The status line: of the last answer, of the engine, of the model.
 #[component]
 pub(crate) fn Status() -> impl IntoView {
     let screen = Screen::expect();
@@ -21,13 +22,14 @@ pub(crate) fn Status() -> impl IntoView {
     });
     view! {
         <footer class="status" aria-label="Status">
+            {move || model.get().map(|info| view! { <Counts context=info.context /> })}
+            <Live />
             {move || {
                 model
                     .get()
                     .map(|info| {
                         let warning = warning(&info);
                         view! {
-                            <Counts context=info.context />
                             <p class="where">{place(&info)}</p>
                             {(!info.has_chat_template).then(|| view! { <p class="warning">{ONLY_CONTINUES}</p> })}
                             {warning.map(|warning| view! { <p class="warning">{warning}</p> })}
@@ -67,7 +69,11 @@ fn context_tokens(state: &State) -> u32 {
 fn numbers(state: &State) -> Vec<String> {
     let Some(tally) = state.tally else { return Vec::new() };
     let mut numbers: Vec<String> = tally.tokens_per_sec().map(words::speed).into_iter().collect();
-    numbers.push(format!("prompt {}", words::count(tally.prompt_tokens.into())));
+    let cached = match tally.cached_tokens() {
+        0 => String::new(),
+        cached_tokens => format!(", {} cached", words::count(cached_tokens.into())),
+    };
+    numbers.push(format!("prompt {}{cached}", words::count(tally.prompt_tokens.into())));
     numbers.push(format!("generated {}", words::count(tally.generated_tokens.into())));
     numbers
 }

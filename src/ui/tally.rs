@@ -30,20 +30,30 @@ impl Tally {
         self.usage = Some(usage);
     }
 
+    /// Tokens of the prompt that were found in the cache, once that is known.
+    pub(crate) fn cached_tokens(&self) -> u32 {
+        self.usage.map_or(0, |usage| usage.cached_tokens)
+    }
+
     /// Generated tokens a second after the first one; nothing before the second.
     pub(crate) fn tokens_per_sec(&self) -> Option<f64> {
         let decode_ms = match self.usage {
             Some(usage) => usage.decode_ms,
             None => self.span_ms.map(|(first_ms, last_ms)| last_ms - first_ms)?,
         };
-        let n_steps = self.generated_tokens.checked_sub(1).filter(|&n_steps| n_steps > 0)?;
-        (decode_ms > 0.0).then(|| f64::from(n_steps) / decode_ms * 1000.0)
+        tokens_per_sec(self.generated_tokens, decode_ms)
     }
 
     /// Tokens of the context in use.
     pub(crate) fn context_tokens(&self) -> u32 {
         self.prompt_tokens.saturating_add(self.generated_tokens)
     }
+}
+
+/// The rate of tokens of which the last came `decode_ms` after the first; nothing where that says nothing.
+pub(crate) fn tokens_per_sec(n_tokens: u32, decode_ms: f64) -> Option<f64> {
+    let n_steps = n_tokens.checked_sub(1).filter(|&n_steps| n_steps > 0)?;
+    (decode_ms > 0.0).then(|| f64::from(n_steps) / decode_ms * 1000.0)
 }
 
 #[cfg(test)]
@@ -66,8 +76,10 @@ mod tests {
     fn the_engines_measure_wins() {
         let mut tally = Tally::default();
         tally.add(4, 0.0);
-        tally.settle(Usage { prompt_tokens: 12, generated_tokens: 5, prefill_ms: 90.0, decode_ms: 2000.0 });
+        let usage = Usage { prompt_tokens: 12, cached_tokens: 8, generated_tokens: 5, ..Usage::default() };
+        tally.settle(Usage { prefill_ms: 90.0, decode_ms: 2000.0, ..usage });
         assert_eq!((tally.tokens_per_sec(), tally.context_tokens()), (Some(2.0), 17));
+        assert_eq!(tally.cached_tokens(), 8);
     }
 
     #[test]

@@ -31,6 +31,36 @@ pub(crate) fn speed(tokens_per_sec: f64) -> String {
     format!("{tokens_per_sec:.decimals$} tok/s")
 }
 
+/// How long something took, such as `420 ms` or `1.3 s`.
+pub(crate) fn time(ms: f64) -> String {
+    match ms {
+        ..999.5 => format!("{ms:.0} ms"),
+        ..99_950.0 => format!("{:.1} s", ms / 1000.0),
+        _ => format!("{:.0} s", ms / 1000.0),
+    }
+}
+
+/// How long ago something was, such as `5 min ago`.
+pub(crate) fn age(secs: f64) -> String {
+    match secs {
+        ..60.0 => "just now".to_owned(),
+        ..3600.0 => format!("{:.0} min ago", (secs / 60.0).floor()),
+        ..86_400.0 => format!("{:.0} h ago", (secs / 3600.0).floor()),
+        ..172_800.0 => "yesterday".to_owned(),
+        _ => format!("{:.0} days ago", (secs / 86_400.0).floor()),
+    }
+}
+
+/// So many of something, such as `1 tab` or `2 tabs`.
+pub(crate) fn counted(n: u32, one: &str, many: &str) -> String {
+    format!("{} {}", count(n.into()), if n == 1 { one } else { many })
+}
+
+/// So many tokens.
+pub(crate) fn tokens(n_tokens: u32) -> String {
+    counted(n_tokens, "token", "tokens")
+}
+
 /// A count with thin spaces between its thousands.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
@@ -89,7 +119,27 @@ mod tests {
     }
 
     #[test]
+    fn times_and_ages() {
+        for (ms, expected) in
+            [(0.0, "0 ms"), (999.4, "999 ms"), (999.6, "1.0 s"), (1340.0, "1.3 s"), (100_000.0, "100 s")]
+        {
+            assert_eq!(time(ms), expected);
+        }
+        for (secs, expected) in [
+            (-5.0, "just now"),
+            (59.0, "just now"),
+            (119.0, "1 min ago"),
+            (7200.0, "2 h ago"),
+            (90_000.0, "yesterday"),
+            (200_000.0, "2 days ago"),
+        ] {
+            assert_eq!(age(secs), expected);
+        }
+    }
+
+    #[test]
     fn counts_and_speeds() {
+        assert_eq!((tokens(1), tokens(0)), ("1 token".to_owned(), "0 tokens".to_owned()));
         assert_eq!(count(7), "7");
         assert_eq!(count(8192), "8\u{202f}192");
         assert_eq!(count(1_234_567), "1\u{202f}234\u{202f}567");

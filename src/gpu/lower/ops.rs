@@ -153,7 +153,7 @@ impl Lowering<'_> {
                 outputs: Buffer::Hidden,
                 matrix: Some((table, i)),
                 layer: None,
-                grid: Grid::Items { n_items: n_blocks, rows: Some(1) },
+                grid: Grid::Items { n_items: n_blocks },
             });
         }
     }
@@ -182,7 +182,7 @@ impl Lowering<'_> {
             matrix: None,
             layer: None,
             grid: match self.variant {
-                Variant::Serial => Grid::Items { n_items: width / 32, rows: Some(1) },
+                Variant::Serial => Grid::Items { n_items: width / 32 },
                 Variant::Workgroup => Grid::Groups { n_items: 1, items: 1, rows: Some(1) },
             },
         });
@@ -373,7 +373,7 @@ impl Lowering<'_> {
                 (ShaderKey::MatmulTiled(matrix.block_type, emit), grid)
             } else {
                 let grid = match self.variant {
-                    Variant::Serial => Grid::Items { n_items, rows: None },
+                    Variant::Serial => Grid::Pairs { n_pairs: n_items },
                     Variant::Workgroup => Grid::Groups { n_items, items: 1, rows: None },
                 };
                 (ShaderKey::Matmul(self.variant, matrix.block_type, 1, emit), grid)

@@ -1,10 +1,20 @@
 //! Every event and every intent, told as a person would: what they did, what came, what the screen shows.
 
 use super::*;
-use crate::protocol::{DeviceKind, KvType, TokenLogprob, Usage};
+use crate::{
+    protocol::{
+        DeviceKind, FinishReason, GenerateOptions, IfFull, KvType, LoadOptions, ModelInfo, ModelSource,
+        ModelUse, Prompt, Request, RequestId, TokenLogprob, Usage,
+    },
+    ui::{catalogue::default_options, turn::Speaker},
+};
+
+mod chats;
+mod models;
 
 fn info(name: &str) -> ModelInfo {
     ModelInfo {
+        id: 1,
         name: name.to_owned(),
         architecture: "llama".to_owned(),
         n_parameters: 135_000_000,
@@ -27,24 +37,32 @@ fn url() -> ModelSource {
 }
 
 fn tokens(request: RequestId, text: &str, ids: &[u32]) -> Event {
-    Event::Tokens { request, text: text.to_owned(), ids: ids.to_vec(), logprobs: Vec::new() }
+    Event::Tokens { request, output: 0, text: text.to_owned(), ids: ids.to_vec(), logprobs: Vec::new() }
 }
 
 fn finished(request: RequestId, reason: FinishReason) -> Event {
-    let usage = Usage { prompt_tokens: 12, generated_tokens: 3, prefill_ms: 10.0, decode_ms: 1000.0 };
-    Event::Finished { request, reason, usage }
+    let usage = Usage { prompt_tokens: 12, generated_tokens: 3, decode_ms: 1000.0, ..Usage::default() };
+    Event::Finished { request, output: 0, reason, usage, n_left: 0 }
 }
 
 fn failed(request: Option<RequestId>, error: &str) -> Event {
     Event::Failed { request, error: error.to_owned() }
 }
 
+fn welcome(build: &str) -> Event {
+    Event::Welcome { version: VERSION, build: build.to_owned(), epoch: String::new() }
+}
+
+fn ready_from(model: ModelInfo, source: ModelSource) -> Event {
+    Event::Ready { model, source, options: LoadOptions::default() }
+}
+
 /// A screen on which the model "Tiny" answers.
 fn ready() -> State {
     let mut state = State::new(Preferences::default());
-    state.apply(Event::Welcome { version: VERSION }, 0.0);
+    state.apply(welcome(BUILD), 0.0);
     state.load("Tiny", url(), Some(default_options()), 0.0);
-    state.apply(Event::Ready { model: info("tiny") }, 1.0);
+    state.apply(ready_from(info("tiny"), url()), 1.0);
     state.take_changed();
     state
 }
@@ -59,9 +77,8 @@ fn asked(text: &str) -> State {
 
 /// The roles and texts of a request's conversation.
 fn conversation(request: Option<Request>) -> Vec<(String, String)> {
-    let Some(Request::Generate { prompt: Prompt::Chat { messages, .. }, .. }) = request else {
-        panic!("no chat: {request:?}")
-    };
+    let Some(Request::Generate { prompts, .. }) = request else { panic!("no request") };
+    let [Prompt::Chat { messages, .. }] = &prompts[..] else { panic!("no chat: {prompts:?}") };
     messages.iter().map(|message| (message.role.clone(), message.joined_text())).collect()
 }
 
@@ -78,65 +95,10 @@ fn notices(state: &State) -> Vec<&str> {
 }
 
 #[test]
-fn a_model_loads() {
-    let mut state = State::new(Preferences::default());
-    assert_eq!(state.engine, Engine::Starting);
-    state.apply(Event::Welcome { version: VERSION }, 0.0);
-    assert_eq!(state.engine, Engine::Running);
-
-    state.edit(|preferences| preferences.load.kv = KvType::F32);
-    let greedy = GenerateOptions { temperature: 0.0, ..default_options() };
-    let request = state.load("Tiny", url(), Some(greedy.clone()), 0.0);
-    let Request::Load { source, options } = request else { panic!("{request:?}") };
-    assert_eq!((source, options.kv), (url(), KvType::F32));
-    state.take_changed();
-
-    let report = |done_bytes| Event::Loading { stage: "Fetching".to_owned(), done_bytes, total_bytes: 100 };
-    state.apply(report(0), 0.0);
-    state.apply(report(50), 1000.0);
-    let progress = &state.loading.as_ref().unwrap().progress;
-    assert_eq!((progress.fraction(), progress.secs_left()), (Some(0.5), Some(1.0)));
-    assert_eq!(state.take_changed(), [Part::Loading]);
-
-    state.apply(Event::Ready { model: info("tiny") }, 2000.0);
-    assert_eq!(state.loading, None);
-    assert_eq!(state.model.as_ref().unwrap().name, "Tiny");
-    assert_eq!(state.preferences.options(), &greedy);
-    assert_eq!(state.obstacle(), None);
-}
-
-#[test]
-fn the_first_offers_options_show_before_a_load() {
-    let offers = super::super::catalogue::parse(include_str!("../../../www/models.json"));
-    let mut state = State::new(Preferences::default());
-    state.offer(offers.clone());
-    assert_eq!(state.preferences.options().temperature, 0.0);
-
-    let mut state = ready();
-    state.offer(offers);
-    assert_eq!(state.preferences.options(), &default_options(), "a loaded model keeps its own");
-
-    state.offer(Err("No list.".to_owned()));
-    assert_eq!(notices(&state), ["No list."]);
-}
-
-#[test]
-fn a_failed_load_keeps_the_old_model_unless_it_is_gone() {
-    for unloaded in [false, true] {
-        let mut state = ready();
-        state.load("Broken", url(), None, 0.0);
-        state.apply(Event::LoadFailed { error: "The file is truncated.".to_owned(), unloaded }, 0.0);
-        assert_eq!((state.loading.is_none(), state.model.is_none()), (true, unloaded));
-        assert_eq!(notices(&state), ["The file is truncated."]);
-        assert_eq!(state.preferences.model(), "Tiny");
-    }
-}
-
-#[test]
 fn an_answer_streams() {
     let mut state = asked("Hi");
-    state.apply(Event::Started { request: 1, prompt_tokens: 12 }, 0.0);
-    state.apply(Event::Prefilling { request: 1, done_tokens: 6, total_tokens: 12 }, 0.0);
+    state.apply(Event::Started { request: 1, prompt_tokens: vec![12] }, 0.0);
+    state.apply(Event::Prefilling { request: 1, output: 0, done_tokens: 6, total_tokens: 12 }, 0.0);
     assert_eq!(state.turns[1].stage, Stage::Reading { done_tokens: 6, total_tokens: 12 });
     state.take_changed();
 
@@ -184,20 +146,6 @@ fn a_stopped_answer_stays_and_is_told_to_the_next() {
 }
 
 #[test]
-fn a_new_chat_forgets_and_cancels() {
-    let mut state = asked("Hi");
-    state.apply(tokens(1, "Hel", &[1]), 0.0);
-    assert_eq!(state.new_chat(), Some(Request::Cancel { request: 1 }));
-    state.take_changed();
-    for late in [tokens(1, "lo", &[2]), finished(1, FinishReason::Cancelled), failed(Some(1), "Late.")] {
-        state.apply(late, 1.0);
-    }
-    assert_eq!((state.take_changed(), state.turns.len(), state.tally), (vec![], 0, None));
-    assert_eq!(state.new_chat(), None);
-    assert_eq!(conversation(state.submit("Again", 2)), pairs(&[("user", "Again")]));
-}
-
-#[test]
 fn a_request_that_fails_at_once_gives_its_text_back() {
     let mut state = asked("A long question");
     state.apply(failed(Some(1), "The prompt is longer than the context."), 0.0);
@@ -222,19 +170,20 @@ fn a_lost_engine_ends_everything_and_a_load_revives_it() {
     let mut state = ready();
     state.load("Other", url(), None, 0.0);
     state.submit("Hi", 1);
-    state.lose_engine("The engine stopped.".to_owned());
+    let cancel = state.lose_engine("The engine stopped.".to_owned());
+    assert_eq!(cancel, Some(Request::Cancel { request: 1 }), "another engine must not take it up");
     assert_eq!(state.engine, Engine::Lost);
     assert_eq!((state.loading.is_none(), state.model.is_none(), state.answering), (true, true, None));
     assert_eq!(state.take_returned().as_deref(), Some("Hi"));
     assert!(state.obstacle().unwrap().contains("Load a model"));
 
-    state.lose_engine("The engine stopped.".to_owned());
+    state.lose_engine("The engine is not running.".to_owned());
     assert_eq!(notices(&state), ["The engine stopped."], "said once");
 
     state.load("Tiny", url(), None, 0.0);
     assert_eq!(state.engine, Engine::Starting);
-    state.apply(Event::Welcome { version: VERSION }, 0.0);
-    state.apply(Event::Ready { model: info("tiny") }, 0.0);
+    state.apply(welcome(BUILD), 0.0);
+    state.apply(ready_from(info("tiny"), url()), 0.0);
     assert!(state.submit("Hi", 2).is_some());
 }
 
@@ -242,7 +191,7 @@ fn a_lost_engine_ends_everything_and_a_load_revives_it() {
 fn an_answer_goes_on_until_another_model_takes_the_place() {
     let mut state = asked("Tell me a story");
     state.apply(tokens(1, "Once", &[1]), 0.0);
-    let load = Request::Load { source: url(), options: state.preferences.load.clone() };
+    let load = Request::Load { source: url(), options: state.preferences.load.clone(), if_full: IfFull::Ask };
     assert_eq!(state.load("photo.png", url(), None, 1.0), load);
     state.apply(tokens(1, " upon", &[2]), 2.0);
     state.apply(Event::LoadFailed { error: "No model.".to_owned(), unloaded: false }, 3.0);
@@ -257,18 +206,8 @@ fn an_answer_goes_on_until_another_model_takes_the_place() {
     assert_eq!((state.turns[1].stage, state.answering), (Stage::Done(FinishReason::Cancelled), None));
     assert_eq!(notices(&state), [""; 0]);
     assert!(state.tally.is_some());
-    state.apply(Event::Ready { model: info("other") }, 7.0);
+    state.apply(ready_from(info("other"), url()), 7.0);
     assert_eq!(state.tally, None, "counts and speed were those of the model before");
-}
-
-#[test]
-fn a_model_of_ones_own_is_called_what_the_engine_calls_it() {
-    for (defaults, name) in [(None, "tiny"), (Some(default_options()), "Tiny 1 B")] {
-        let mut state = State::new(Preferences::default());
-        state.load("Tiny 1 B", url(), defaults, 0.0);
-        state.apply(Event::Ready { model: info("tiny") }, 1.0);
-        assert_eq!((state.model.as_ref().unwrap().name.as_str(), state.preferences.model()), (name, name));
-    }
 }
 
 #[test]
@@ -276,12 +215,12 @@ fn a_model_without_a_template_continues_the_text_alone() {
     let mut state = ready();
     assert!(!state.only_continues());
     state.load("Base", url(), None, 0.0);
-    state.apply(Event::Ready { model: ModelInfo { has_chat_template: false, ..info("base") } }, 1.0);
+    state.apply(ready_from(ModelInfo { has_chat_template: false, ..info("base") }, url()), 1.0);
     assert!(state.only_continues());
     state.edit(|preferences| "Be brief.".clone_into(&mut preferences.system_prompt));
     for (request, text) in [(1, "Once upon"), (2, "It was")] {
-        let Some(Request::Generate { prompt, .. }) = state.submit(text, request) else { panic!("not sent") };
-        assert_eq!(prompt, Prompt::Text(text.to_owned()));
+        let Some(Request::Generate { prompts, .. }) = state.submit(text, request) else { panic!("not sent") };
+        assert_eq!(prompts, [Prompt::Text(text.to_owned())]);
         state.apply(tokens(request, " a time", &[1]), 2.0);
         state.apply(finished(request, FinishReason::Length), 3.0);
     }
@@ -321,35 +260,68 @@ fn a_silent_engine_is_noticed() {
 }
 
 #[test]
-fn a_restart_says_what_to_load_again() {
-    for other in [None, Some("Other")] {
-        let mut state = asked("Hi");
-        state.stop(0.0);
-        if let Some(other) = other {
-            state.load(other, url(), None, 0.0);
-        }
-        state.tick(10_000.0);
-        assert!(state.silent);
-        state.restart();
-        assert!(!state.silent);
-        assert_eq!((state.engine, state.answering), (Engine::Starting, None));
-        assert_eq!((state.loading.is_none(), state.model.is_none()), (true, true));
-        assert_eq!(state.turns[1].stage, Stage::Done(FinishReason::Cancelled));
-        assert!(notices(&state)[0].contains(other.unwrap_or("Tiny")), "{:?}", state.notices);
-        assert!(state.obstacle().unwrap().contains("Load a model"));
-        state.tick(60_000.0);
-        assert!(!state.silent);
-    }
+fn a_restart_ends_the_answer_and_waits_for_what_is_loaded_again() {
+    let mut state = asked("Hi");
+    state.stop(0.0);
+    state.load("Other", url(), None, 0.0);
+    state.tick(10_000.0);
+    assert!(state.silent);
+    assert_eq!(state.restart(), Some(Request::Cancel { request: 1 }), "another engine must not take it up");
+    assert!(!state.silent);
+    assert_eq!((state.engine, state.answering), (Engine::Starting, None));
+    assert_eq!((state.loading.is_none(), state.model.is_none()), (true, true));
+    assert_eq!(state.turns[1].stage, Stage::Done(FinishReason::Cancelled));
+    assert!(notices(&state)[0].contains("restarted"), "{:?}", state.notices);
+    assert!(state.obstacle().unwrap().contains("Load a model"));
+    state.tick(60_000.0);
+    assert!(!state.silent);
+    assert_eq!(state.restart(), None);
 }
 
 #[test]
-fn an_engine_of_another_build_is_refused() {
+fn an_engine_of_another_build_is_told_of_until_it_ends() {
     let mut state = ready();
-    state.apply(Event::Welcome { version: VERSION + 1 }, 0.0);
-    assert_eq!(state.engine, Engine::Foreign);
-    assert!(notices(&state)[0].contains("reload"), "{:?}", state.notices);
-    assert!(state.obstacle().unwrap().contains("Reload"));
-    assert_eq!(state.submit("Hi", 1), None);
+    let other = [
+        Event::Welcome { version: VERSION + 1, build: BUILD.to_owned(), epoch: String::new() },
+        welcome("another"),
+    ];
+    for event in other {
+        state.apply(event, 0.0);
+    }
+    assert_eq!(notices(&state), [OTHER_BUILD], "said once");
+    state.apply(welcome(BUILD), 1.0);
+    assert_eq!((notices(&state), state.engine), (vec![], Engine::Running));
+}
+
+#[test]
+fn an_answer_goes_on_after_an_engine_died() {
+    let mut state = asked("Hi");
+    state.apply(tokens(1, "Hel", &[1]), 0.0);
+    state.take_changed();
+    state.interrupt(1.0);
+    assert_eq!((state.engine, state.turns[1].stage), (Engine::Recovering, Stage::Recovering));
+    assert_eq!((notices(&state), state.model.is_some()), (vec![], true), "no alarm");
+    state.apply(welcome(BUILD), 2.0);
+    state.apply(Event::Loading { stage: "Fetching".to_owned(), done_bytes: 0, total_bytes: 9 }, 2.0);
+    assert_eq!(state.loading.as_ref().unwrap().name, "Tiny");
+    let reading = Event::Prefilling { request: 1, output: 0, done_tokens: 6, total_tokens: 13 };
+    state.apply(ready_from(info("tiny"), url()), 3.0);
+    state.apply(reading, 3.0);
+    assert_eq!(state.turns[1].stage, Stage::Reading { done_tokens: 6, total_tokens: 13 });
+    state.apply(tokens(1, "lo", &[2]), 4.0);
+    assert_eq!((texts(&state), state.turns[1].stage), (vec!["Hi", "Hello"], Stage::Growing));
+    assert_eq!((state.engine, state.loading.is_none()), (Engine::Running, true));
+    assert_eq!(state.tally.unwrap().generated_tokens, 2, "the counts are the answer's");
+}
+
+#[test]
+fn the_engine_tells_how_it_stands() {
+    let mut state = ready();
+    let status = Status { n_tabs: 2, ..Status::default() };
+    state.apply(Event::Status { request: None, status }, 0.0);
+    assert_eq!((state.live, state.take_changed()), (Some(status), vec![Part::Live]));
+    state.lose_engine("The engine stopped.".to_owned());
+    assert_eq!(state.live, None);
 }
 
 #[test]
@@ -359,7 +331,7 @@ fn nothing_is_sent_past_an_obstacle() {
     state.load("Tiny", url(), None, 0.0);
     assert!(state.obstacle().unwrap().contains("loading"));
     assert_eq!(state.submit("Hi", 1), None);
-    state.apply(Event::Ready { model: info("tiny") }, 0.0);
+    state.apply(ready_from(info("tiny"), url()), 0.0);
     assert_eq!(state.submit(" \n", 1), None);
     assert!(state.submit("Hi", 1).is_some());
     assert!(state.obstacle().unwrap().contains("stop"));
@@ -372,25 +344,19 @@ fn others_events_change_nothing() {
     let mut state = asked("Hi");
     let logprob = TokenLogprob { id: 1, text: "a".to_owned(), logprob: -1.0, top: Vec::new() };
     for event in [
-        Event::Started { request: 9, prompt_tokens: 1 },
-        Event::Prefilling { request: 9, done_tokens: 1, total_tokens: 2 },
+        Event::Started { request: 9, prompt_tokens: vec![1] },
+        Event::Prefilling { request: 9, output: 0, done_tokens: 1, total_tokens: 2 },
         tokens(9, "x", &[1]),
         finished(9, FinishReason::Stop),
         failed(Some(9), "Not ours."),
-        Event::PromptLogprobs { request: 1, tokens: vec![None, Some(logprob)] },
+        Event::PromptLogprobs { request: 1, output: 0, tokens: vec![None, Some(logprob)] },
         Event::Tokenized { request: 9, text: String::new(), ids: vec![], pieces: vec![] },
-        Event::Loading { stage: "Fetching".to_owned(), done_bytes: 1, total_bytes: 2 },
+        Event::Status { request: Some(9), status: Status { n_tabs: 9, ..Status::default() } },
+        Event::Unacquainted,
     ] {
         state.apply(event, 0.0);
     }
     assert_eq!((state.take_changed(), texts(&state)), (vec![], vec!["Hi", ""]));
-}
-
-#[test]
-fn a_model_that_comes_unasked_is_shown() {
-    let mut state = State::new(Preferences::default());
-    state.apply(Event::Ready { model: info("tiny") }, 0.0);
-    assert_eq!((state.model.as_ref().unwrap().name.as_str(), state.obstacle()), ("tiny", None));
 }
 
 #[test]

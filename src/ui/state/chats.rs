@@ -1,0 +1,216 @@
+//! Which chat is on screen, what of it is kept, and the list of all. Storage that fails takes nothing off the screen.
+
+use super::{Part, State};
+use crate::{
+    protocol::{FinishReason, Request, Usage},
+    ui::{
+        chat::{Chat, ChatId, Kept, KeptTurn, Listed, Unreadable},
+        turn::{Speaker, Stage, Turn},
+    },
+};
+
+/// The chat on screen.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct OpenChat {
+    pub(crate) id: ChatId,
+    /// What it is called where it is kept.
+    pub(crate) title: Option<String>,
+    /// Another tab answers in it now.
+    pub(crate) elsewhere: bool,
+    /// It is being read.
+    pub(crate) opening: bool,
+    /// When it was first kept, in milliseconds since 1970.
+    created_ms: Option<f64>,
+}
+
+/// A chat that was deleted and can come back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Deleted {
+    pub(crate) id: ChatId,
+    pub(crate) title: String,
+    pub(crate) kept: Kept,
+}
+
+/// What is to become of the kept chat.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Save {
+    /// It is written.
+    Write(ChatId, Chat),
+    /// Nothing was said in it after all.
+    Remove(ChatId),
+}
+
+impl OpenChat {
+    /// Whether there is a record of it.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.created_ms.is_some()
+    }
+}
+
+impl State {
+    /// Ends the answer on its way, as before another chat comes on screen.
+    pub(crate) fn leave_chat(&mut self) -> Option<Request> {
+        let request = self.answering.map(|answering| answering.request);
+        self.end_answer(Stage::Done(FinishReason::Cancelled));
+        request.map(|request| Request::Cancel { request })
+    }
+
+    /// Puts an empty chat on screen.
+    pub(crate) fn new_chat(&mut self, id: ChatId) {
+        self.turns.clear();
+        self.tally = None;
+        self.sending = false;
+        self.chat = OpenChat { id, ..OpenChat::default() };
+        for part in [Part::Turns, Part::Answering, Part::Status, Part::Chat] {
+            self.touch(part);
+        }
+        self.unsaved = false;
+    }
+
+    /// Puts a chat on screen that is about to be read; [`State::opened`] follows.
+    pub(crate) fn open_chat(&mut self, id: ChatId) {
+        self.new_chat(id);
+        self.chat.opening = true;
+    }
+
+    /// A chat that is to be on screen was read, or cannot be. Another tab may be answering in it `elsewhere`. Where it
+    /// cannot be read, an empty chat of the id `spare` takes its place, so that its record stays as it is.
+    pub(crate) fn opened(
+        &mut self,
+        id: &str,
+        read: Result<Option<Chat>, Unreadable>,
+        elsewhere: bool,
+        spare: ChatId,
+    ) {
+        if self.chat.id != id {
+            return;
+        }
+        self.chat.opening = false;
+        self.touch(Part::Answering);
+        self.touch(Part::Chat);
+        match read {
+            Ok(Some(chat)) => self.take_in(chat, elsewhere),
+            Ok(None) => {
+                self.new_chat(spare);
+                self.notify(
+                    "There is no such chat in this browser; it may have been deleted. This is a new one."
+                        .to_owned(),
+                );
+            }
+            Err(unreadable) => {
+                self.new_chat(spare);
+                self.notify(unreadable.sentence().to_owned());
+            }
+        }
+    }
+
+    /// Shows what is kept of the chat on screen, unless this tab itself is answering in it. What did not change stays in
+    /// place.
+    pub(crate) fn take_in(&mut self, chat: Chat, elsewhere: bool) {
+        if self.answering.is_some() {
+            return;
+        }
+        let Chat { head, turns } = chat;
+        let n_before = self.turns.len();
+        for (turn_idx, kept) in turns.iter().enumerate() {
+            let stage = kept.stage(elsewhere);
+            let usage = kept.usage.map(Usage::from);
+            match self.turns.get_mut(turn_idx).filter(|turn| continues(turn, kept)) {
+                Some(turn) => {
+                    if (turn.text != kept.text) || turn.stage != stage || turn.usage != usage {
+                        kept.text.clone_into(&mut turn.text);
+                        (turn.stage, turn.usage) = (stage, usage);
+                        let part = Part::Turn(turn.id);
+                        self.touch(part);
+                    }
+                }
+                None => {
+                    self.turns.truncate(turn_idx);
+                    self.push_turn(kept.speaker, kept.text.clone(), stage);
+                    if let Some(turn) = self.turns.last_mut() {
+                        turn.usage = usage;
+                    }
+                }
+            }
+        }
+        self.turns.truncate(turns.len());
+        if self.turns.len() != n_before {
+            self.touch(Part::Turns);
+        }
+        self.chat.title = Some(head.title);
+        self.chat.created_ms = Some(head.created_ms);
+        self.chat.elsewhere = elsewhere;
+        self.touch(Part::Answering);
+        self.touch(Part::Chat);
+        self.unsaved = false;
+    }
+
+    /// Another tab deleted a chat. Where it is on screen, an empty one of the id `spare` takes its place.
+    pub(crate) fn deleted_elsewhere(&mut self, id: &str, spare: ChatId) {
+        if self.chat.id == id && self.answering.is_none() {
+            self.new_chat(spare);
+            self.notify(
+                "This chat was deleted in another tab, which can still undo it; this is a new one."
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// Whether the turns differ from what is kept.
+    pub(crate) fn is_unsaved(&self) -> bool {
+        self.unsaved
+    }
+
+    /// What is to be kept of the chat on screen at `now_ms` since 1970, if it changed.
+    pub(crate) fn take_unsaved(&mut self, now_ms: f64) -> Option<Save> {
+        if !self.unsaved {
+            return None;
+        }
+        self.unsaved = false;
+        let id = self.chat.id.clone();
+        if self.turns.is_empty() {
+            let was_kept = self.chat.created_ms.take().is_some();
+            return was_kept.then_some(Save::Remove(id));
+        }
+        let created_ms = *self.chat.created_ms.get_or_insert(now_ms);
+        let turns = self.turns.iter().map(KeptTurn::of).collect();
+        let chat = Chat::new(self.chat.title.clone(), created_ms, now_ms, turns);
+        if self.chat.title.is_none() {
+            self.chat.title = Some(chat.head.title.clone());
+            self.touch(Part::Chat);
+        }
+        Some(Save::Write(id, chat))
+    }
+
+    /// Whether chats are kept; a failure is said once, and again only after it went away.
+    pub(crate) fn stored(&mut self, result: Result<(), String>) {
+        let failed = result.is_err();
+        if let Err(sentence) = result
+            && !self.storage_failed
+        {
+            self.notify_lastingly(sentence);
+        }
+        self.storage_failed = failed;
+    }
+
+    /// The chats that are kept; the newest comes first, unreadable ones last.
+    pub(crate) fn list_chats(&mut self, mut chats: Vec<Listed>) {
+        let updated_ms = |listed: &Listed| listed.head.as_ref().map_or(0.0, |head| head.updated_ms);
+        chats.sort_by(|a, b| updated_ms(b).total_cmp(&updated_ms(a)));
+        if self.chats != chats {
+            self.chats = chats;
+            self.touch(Part::Chats);
+        }
+    }
+
+    /// A chat was deleted, or the last one that was came back.
+    pub(crate) fn remember_deleted(&mut self, deleted: Option<Deleted>) {
+        self.deleted = deleted;
+        self.touch(Part::Chats);
+    }
+}
+
+/// Whether what is kept is that turn, maybe further on. A person's turn never changes.
+fn continues(turn: &Turn, kept: &KeptTurn) -> bool {
+    turn.speaker == kept.speaker && (turn.speaker == Speaker::Assistant || turn.text == kept.text)
+}

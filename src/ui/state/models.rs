@@ -1,0 +1,200 @@
+//! Which model answers, and which one is on its way, whoever asked for it: this tab, another one, or an engine that
+//! lost its device. What is loaded never takes the conversation with it.
+
+use super::{Engine, Part, State};
+use crate::{
+    protocol::{GenerateOptions, IfFull, ModelInfo, ModelSource, ModelUse, Request},
+    ui::{
+        catalogue::{Offer, default_options},
+        progress::Progress,
+    },
+};
+
+/// A load on its way.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Loading {
+    /// What is loaded, as the person chose it.
+    pub(crate) name: String,
+    /// How far it is.
+    pub(crate) progress: Progress,
+    /// It waits until others leave it room; nobody knows how long.
+    pub(crate) waits: bool,
+    /// What this tab asked for; nothing where it only joins.
+    asked: Option<Asked>,
+}
+
+/// A model that this tab asked for.
+#[derive(Debug, Clone, PartialEq)]
+struct Asked {
+    source: ModelSource,
+    /// What it starts with where it was on offer.
+    defaults: Option<GenerateOptions>,
+}
+
+/// A load that found no room beside what other tabs use.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct InUse {
+    /// What was to be loaded.
+    pub(crate) name: String,
+    /// What holds the room.
+    pub(crate) models: Vec<ModelUse>,
+    asked: Asked,
+}
+
+/// The model that answers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Loaded {
+    /// What the offer calls it, or else the engine.
+    pub(crate) name: String,
+    /// What the engine says of it.
+    pub(crate) info: ModelInfo,
+    source: ModelSource,
+}
+
+impl State {
+    /// The models on offer, or why there is no list. The first one's options are shown until one is loaded; a model that
+    /// another tab loaded gets the name and the options of its offer.
+    pub(crate) fn offer(&mut self, offers: Result<Vec<Offer>, String>) {
+        let offers = match offers {
+            Ok(offers) => offers,
+            Err(sentence) => return self.notify(sentence),
+        };
+        self.offers = offers;
+        if let Some(model) = &self.model {
+            if let Some(offer) = self.offer_of(&model.source).cloned() {
+                self.use_model(offer.name, offer.options);
+            }
+        } else if let (Some(first), None) = (self.offers.first(), &self.loading) {
+            self.preferences.use_model(&first.name, first.options.clone());
+            self.touch(Part::Preferences);
+        }
+        self.touch(Part::Models);
+    }
+
+    /// Asks for a model at `now_ms`: one on offer comes with its options, a person's own file uses the page's. An answer
+    /// on its way goes on until the engine ends it: what was chosen may be no model.
+    pub(crate) fn load(
+        &mut self,
+        name: &str,
+        source: ModelSource,
+        defaults: Option<GenerateOptions>,
+        now_ms: f64,
+    ) -> Request {
+        self.forget_notices();
+        self.ask(name.to_owned(), Asked { source, defaults }, IfFull::Ask, now_ms)
+    }
+
+    /// Asks at `now_ms` again for what found no room.
+    pub(crate) fn load_again(&mut self, if_full: IfFull, now_ms: f64) -> Option<Request> {
+        let InUse { name, asked, .. } = self.in_use.take()?;
+        Some(self.ask(name, asked, if_full, now_ms))
+    }
+
+    /// Gives up what found no room.
+    pub(crate) fn cancel_load(&mut self) {
+        self.in_use = None;
+        self.touch(Part::Models);
+    }
+
+    fn ask(&mut self, name: String, asked: Asked, if_full: IfFull, now_ms: f64) -> Request {
+        let waits = if_full == IfFull::Wait;
+        let stage = if waits { "Waiting until other tabs leave room" } else { "Asking the engine" };
+        let source = asked.source.clone();
+        self.in_use = None;
+        self.loading = Some(Loading { name, progress: Progress::of_stage(stage), waits, asked: Some(asked) });
+        if self.engine == Engine::Lost {
+            self.set_engine(Engine::Starting);
+        }
+        self.hear_sign(now_ms);
+        self.touch(Part::Models);
+        self.touch(Part::Loading);
+        Request::Load { source, options: self.preferences.load.clone(), if_full }
+    }
+
+    /// Whether a load is on its way that another one would disturb.
+    pub(crate) fn is_loading(&self) -> bool {
+        self.loading.as_ref().is_some_and(|loading| !loading.waits)
+    }
+
+    /// How far a load is, also one that this tab did not ask for.
+    pub(super) fn report(&mut self, stage: String, done_bytes: u64, total_bytes: u64, now_ms: f64) {
+        if self.loading.is_none() {
+            let known = self.model.as_ref().map(|model| model.name.clone());
+            let name = known.unwrap_or_else(|| "a model".to_owned());
+            self.loading = Some(Loading { name, progress: Progress::default(), waits: false, asked: None });
+            self.touch(Part::Models);
+        }
+        let Some(loading) = &mut self.loading else { return };
+        // A stage without bytes may still be the wait.
+        let begins = loading.waits && total_bytes > 0;
+        loading.waits &= !begins;
+        loading.progress.report(stage, done_bytes, total_bytes, now_ms);
+        self.touch(Part::Loading);
+        if begins {
+            self.touch(Part::Models);
+        }
+    }
+
+    /// A model answers this tab from now on. It ends the load on its way, unless it is the one that answered already,
+    /// come back after a loss.
+    pub(super) fn ready(&mut self, info: ModelInfo, source: ModelSource) {
+        let came_back = self.model.as_ref().is_some_and(|model| model.source == source);
+        let asked = self.loading.as_ref().and_then(|loading| loading.asked.as_ref());
+        let is_asked = asked.is_some_and(|asked| asked.source == source);
+        let mut own = None;
+        if is_asked || asked.is_none() || !came_back {
+            own = self.loading.take();
+        }
+        let own = own.and_then(|loading| Some((loading.name, loading.asked?.defaults?)));
+        let offer = || self.offer_of(&source).map(|offer| (offer.name.clone(), offer.options.clone()));
+        let named = own.filter(|_| is_asked).or_else(offer);
+        let (name, defaults) = named.unwrap_or_else(|| (info.name.clone(), default_options()));
+        if !came_back || is_asked {
+            // Counts and speed were those of another model.
+            self.tally = None;
+            self.touch(Part::Status);
+        }
+        self.model = Some(Loaded { name: name.clone(), info, source });
+        self.use_model(name, defaults);
+        self.set_engine(Engine::Running);
+    }
+
+    fn use_model(&mut self, name: String, defaults: GenerateOptions) {
+        self.preferences.use_model(&name, defaults);
+        if let Some(model) = &mut self.model {
+            model.name = name;
+        }
+        self.touch(Part::Models);
+        self.touch(Part::Preferences);
+    }
+
+    pub(super) fn load_failed(&mut self, error: String, unloaded: bool) {
+        self.loading = None;
+        if unloaded {
+            self.model = None;
+        }
+        self.touch(Part::Models);
+        self.notify(error);
+    }
+
+    /// There is no room: who uses it, and what now?
+    pub(super) fn ask_for_room(&mut self, models: Vec<ModelUse>) {
+        let Some(loading) = self.loading.take() else { return };
+        if let Loading { name, asked: Some(asked), .. } = loading {
+            self.in_use = Some(InUse { name, models, asked });
+        }
+        self.touch(Part::Models);
+    }
+
+    pub(super) fn unloaded(&mut self, reason: String) {
+        self.model = None;
+        self.touch(Part::Models);
+        self.notify(reason);
+    }
+
+    /// The offer of the model that came from there.
+    fn offer_of(&self, source: &ModelSource) -> Option<&Offer> {
+        let ModelSource::Url { url } = source else { return None };
+        self.offers.iter().find(|offer| offer.url == *url)
+    }
+}
