@@ -263,7 +263,7 @@ impl Client {
                 if !told_before {
                     let wait_ms = if knows_lock { LAST_WORDS_MS } else { NO_LOCK_MS };
                     self.after(wait_ms, self.attempt.get(), |client| {
-                        client.lose("The engine stopped.", true)
+                        client.lose("The engine stopped.", true);
                     });
                 }
             }
@@ -317,7 +317,9 @@ impl Client {
         match link.line() {
             Line::Shared { .. } => {
                 place::next_generation();
-                link.epoch().map(locks::steal);
+                if let Some(epoch) = link.epoch() {
+                    locks::steal(epoch);
+                }
                 locks::steal(&place::name("engine"));
             }
             Line::Tabs(line) => match self.leader.borrow().as_ref() {
@@ -377,8 +379,8 @@ impl Client {
                 Line::Tabs(_) => false,
             });
             if moved {
-                if let Some(link) = client.link.borrow().as_ref() {
-                    link.epoch().map(locks::steal);
+                if let Some(epoch) = client.link.borrow().as_ref().and_then(Link::epoch) {
+                    locks::steal(epoch);
                 }
                 client.forget_link();
                 client.tell(Incoming::Interrupted("Another tab started the engine anew.".to_owned()));

@@ -111,7 +111,7 @@ impl<'a> Lines<'a> {
 
 fn event(bytes: &Value) -> Result<Event, String> {
     let bytes: Vec<u8> =
-        serde_json::from_value(bytes.clone()).map_err(|_| format!("the engine's worker said {bytes}"))?;
+        serde_json::from_value(bytes.clone()).map_err(|error| format!("the worker said {bytes}: {error}"))?;
     protocol::decode(&bytes).map_err(|error| error.to_string())
 }
 

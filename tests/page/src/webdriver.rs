@@ -140,6 +140,11 @@ impl Session {
         self.tool("Target.sendMessageToTarget", message).map(drop)
     }
 
+    /// Goes back to the page before, as the browser's own button does.
+    pub fn back(&self) -> Result<(), String> {
+        self.post("back", json!({})).map(drop)
+    }
+
     /// Runs a function body in the page and returns what it returns.
     pub fn run(&self, script: &str, arguments: Value) -> Result<Value, String> {
         self.post("execute/sync", json!({ "script": script, "args": arguments }))

@@ -132,7 +132,8 @@ pub(crate) fn status_when(page: &Page, condition: &str) -> Result<Status, String
         return wait();"
     );
     let status = page.session().run(&script, json!([]))?;
-    serde_json::from_value(status).map_err(|_| format!("the engine never stood so that {condition}"))
+    serde_json::from_value(status)
+        .map_err(|error| format!("the engine never stood so that {condition} ({error})"))
 }
 
 /// Whether the engine lives on when the tab that had it is gone.

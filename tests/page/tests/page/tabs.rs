@@ -118,7 +118,7 @@ fn a_page_that_comes_back_finds_the_engine() {
         load(&other)?;
         page.session().open("about:blank")?;
         other.wait_for_status(AT_ONCE, "one tab", |status| status.n_tabs == 1)?;
-        page.session().run("history.back()", json!([]))?;
+        page.session().back()?;
         page.wait_for_page()?;
         load(page)?;
         alone(page, TEXTS[0], 40)?.is(&expected)?;
