@@ -91,6 +91,7 @@ fn tokenizers_have_their_rows_and_tests() {
 }
 
 #[test]
-fn files_have_their_tests() {
+fn files_and_sharing_have_their_tests() {
     check_tests(&rows("Files"));
+    check_tests(&rows("Sharing"));
 }
