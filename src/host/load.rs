@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use super::open::open;
 use super::pace::Pace;
+use super::request::MAX_OUTPUTS;
 use super::weights::write_weights;
 use crate::engine::blocks::{CacheConfig, Window};
 use crate::engine::{Engine, EngineConfig};
@@ -335,7 +336,7 @@ impl<S: Source> Described<S> {
             context,
             vocab_size,
             max_sequences: logit_rows,
-            max_waiting_of_client: 256,
+            max_waiting_of_client: MAX_OUTPUTS,
             max_logit_rows: logit_rows,
         };
         let engine = Engine::new(config.clone());

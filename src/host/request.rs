@@ -15,8 +15,8 @@ use crate::text::{TextError, Tokenizer};
 
 /// Most outputs of a prompt.
 pub const MAX_N: u32 = 64;
-/// Most outputs of a request.
-const MAX_OUTPUTS: usize = 1024;
+/// Most outputs of a request, and most that wait for a client: a whole request finds room where nothing waits.
+pub(super) const MAX_OUTPUTS: usize = 1024;
 
 /// Why a request was not accepted.
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a model goes by [`Server::unload`] alone, which tells everyone whom it concerns.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::ConnectionId;
 use super::hosted::Hosted;
@@ -13,7 +13,7 @@ use super::room::make_room;
 use super::serve::Place;
 use super::server::Server;
 use crate::gpu::GpuError;
-use crate::protocol::{Event, IfFull, LoadOptions, ModelId, ModelSource};
+use crate::protocol::{Event, IfFull, LoadOptions, ModelId, ModelSource, ModelUse};
 
 /// How a model goes.
 pub(super) enum Farewell<'a> {
@@ -49,6 +49,13 @@ impl<P: Place> Server<P> {
             }
             return self.turn_to(connection, id);
         }
+        if if_full == IfFull::Ask
+            && let Some(models) = self.in_the_way_of(&wanted)
+        {
+            // Others wait for it, or this tab did; that is for this one to choose.
+            self.loads.leave(connection);
+            return self.tell(connection, Event::InUse { models });
+        }
         let is_same = |job: &&mut Job<P>| job.again.is_none() && job.wanted.is_same(&wanted);
         let shared = self.loads.jobs().find(is_same).map(|job| {
             job.askers.insert(connection, if_full);
@@ -74,6 +81,18 @@ impl<P: Place> Server<P> {
             needed_bytes: None,
             stage,
         });
+    }
+
+    /// What holds the room that a load of the same waits for.
+    fn in_the_way_of(&self, wanted: &Wanted) -> Option<Vec<ModelUse>> {
+        let waits = |job: &&Job<P>| job.again.is_none() && job.wanted.is_same(wanted);
+        let job = self.loads.queue.iter().find(waits)?;
+        let in_the_way = self.room_for(job, job.needed_bytes?).err()?;
+        Some(self.model_uses(&in_the_way))
+    }
+
+    fn model_uses(&self, ids: &[ModelId]) -> Vec<ModelUse> {
+        ids.iter().map(|id| self.models.model_use(*id, self.users(*id).len())).collect()
     }
 
     fn leave_other_loads(&mut self, connection: ConnectionId, wanted: &Wanted) {
@@ -133,6 +152,10 @@ impl<P: Place> Server<P> {
             None => self.tell_stage(),
             Some(Done::Opened(Ok(opened))) => self.opened(*opened),
             Some(Done::Opened(Err(error))) => self.fail_load(&error),
+            Some(Done::Brought(_, Ok(loaded))) if self.is_of_another(&loaded) => {
+                let error = "its file was replaced by that of another model meanwhile; load it anew";
+                self.fail_load(error);
+            }
             Some(Done::Brought(sources, Ok(loaded))) => self.brought(sources, *loaded),
             Some(Done::Brought(_, Err(error))) => self.not_brought(error),
         }
@@ -170,13 +193,12 @@ impl<P: Place> Server<P> {
     /// There is no room: those who want to know are told who uses it, the others wait.
     fn wait_for_room(&mut self, needed_bytes: u64, in_the_way: &[ModelId]) {
         let Some(mut job) = self.loads.interrupt() else { return };
-        let use_of = |id: &ModelId| self.models.model_use(*id, self.users(*id).len());
-        let models: Vec<_> = in_the_way.iter().map(use_of).collect();
+        let models = self.model_uses(in_the_way);
         for asker in job.askers_who(IfFull::Ask) {
             job.askers.remove(&asker);
             self.tell(asker, Event::InUse { models: models.clone() });
         }
-        let name = |model: &crate::protocol::ModelUse| match model.n_tabs {
+        let name = |model: &ModelUse| match model.n_tabs {
             1 => format!("1 tab uses {}", model.name),
             n => format!("{n} tabs use {}", model.name),
         };
@@ -215,6 +237,13 @@ impl<P: Place> Server<P> {
         let tabs: Vec<ConnectionId> =
             self.connections.iter().filter(|(_, tab)| tab.model == Some(id)).map(|(tab, _)| *tab).collect();
         tabs.into_iter().for_each(|tab| self.tell_with(tab, event.clone(), attachments.clone()));
+    }
+
+    /// Whether what was loaded again has another vocabulary: tokens of the model before mean nothing to it.
+    fn is_of_another(&self, loaded: &Loaded) -> bool {
+        let again = self.loads.job.as_ref().and_then(|job| job.again.as_ref());
+        let slot = again.and_then(|(id, _)| self.models.slots.get(id));
+        slot.is_some_and(|slot| slot.hosted.info.vocab_size != loaded.info.vocab_size)
     }
 
     /// A model did not reach the device.
@@ -275,7 +304,7 @@ impl<P: Place> Server<P> {
             self.step = None;
         }
         self.models.slots.remove(&id);
-        self.loads.queue.retain(|job| job.again.as_ref().is_none_or(|(again, _)| *again != id));
+        self.forget_again(id);
         let askers = self.loads.job.as_ref().map(Job::asker_set).unwrap_or_default();
         let mut left = Vec::new();
         for (connection, tab) in &mut self.connections {
@@ -289,6 +318,18 @@ impl<P: Place> Server<P> {
                 self.tell(connection, Event::Unloaded { reason: (*reason).into() });
             }
         }
+    }
+
+    /// A lost model need not be loaded again, but for those who came meanwhile and wait for it.
+    fn forget_again(&mut self, id: ModelId) {
+        let is_its = |job: &Job<P>| job.again.as_ref().is_some_and(|(again, _)| *again == id);
+        let under_way =
+            if self.loads.job.as_ref().is_some_and(is_its) { self.loads.interrupt() } else { None };
+        let (its, others): (VecDeque<_>, _) =
+            std::mem::take(&mut self.loads.queue).into_iter().partition(is_its);
+        self.loads.queue = others;
+        let wanted = its.into_iter().chain(under_way).filter(|job| !job.askers.is_empty());
+        self.loads.queue.extend(wanted.map(|job| Job { again: None, ..job }));
     }
 
     /// Frees models that nobody has used for long.

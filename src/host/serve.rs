@@ -17,6 +17,9 @@ use super::{ConnectionId, Surroundings};
 use crate::protocol::ModelSource;
 use crate::store::Source;
 
+/// The longest that a timer waits at once; a browser's rings at once where it is set for more than 24 days.
+const MAX_SLEEP_MS: f64 = 3_600_000.0;
+
 /// Letters that are read before a step gets its turn.
 const LETTERS_A_TURN: usize = 64;
 
@@ -113,7 +116,7 @@ pub async fn serve<P: Place>(
         // A timer that rings too early does no harm.
         if due_ms.is_some_and(|due_ms| timer.as_ref().is_none_or(|(rings_ms, _)| *rings_ms > due_ms)) {
             let due_ms = due_ms.unwrap_or_default();
-            let (place, ms) = (Rc::clone(&place), (due_ms - now_ms()).max(0.0));
+            let (place, ms) = (Rc::clone(&place), (due_ms - now_ms()).clamp(0.0, MAX_SLEEP_MS));
             timer = Some((due_ms, async move { place.sleep(ms).await }.boxed_local()));
         }
         let letter = poll_fn(|context| {

@@ -43,7 +43,6 @@ fn a_request_is_taken_whole_or_not_at_all() {
         (vec!["Once"], GenerateOptions { n: 0, ..greedy(4) }, "n is 0"),
         (vec!["Once"], GenerateOptions { n: 65, ..greedy(4) }, "between 1 and 64"),
         (vec!["Once"; 17], GenerateOptions { n: 64, ..greedy(4) }, "1088 outputs"),
-        (vec!["Once"; 400], greedy(4), "busy"),
         (vec!["Once"], GenerateOptions { top_p: 3.0, ..greedy(4) }, "top_p"),
     ];
     for (request, (prompts, options, sentence)) in (0..).zip(refused) {
@@ -52,6 +51,17 @@ fn a_request_is_taken_whole_or_not_at_all() {
         assert!(of == Some(request) && error.contains(sentence), "{error}");
         assert_eq!(world.status(1).own, 0, "nothing of it runs");
     }
+}
+
+#[test]
+fn a_batch_of_the_largest_size_is_taken_and_what_comes_beside_it_is_told_that_the_engine_is_busy() {
+    let mut world = World::with_tabs([1]);
+    let options = GenerateOptions { n: 64, ..greedy(1) };
+    world.ask(1, 1, &["Once"; 16], &options);
+    world.ask(1, 2, &["Once"; 16], &options);
+    let (of, error) = world.failed(1);
+    assert!(of == Some(2) && error.contains("busy"), "{error}");
+    assert_eq!(world.finish(1, 1).len(), 1024);
 }
 
 #[test]

@@ -166,6 +166,28 @@ fn who_waits_gets_room_once_the_others_go() {
 }
 
 #[test]
+fn who_asks_for_what_another_waits_for_is_asked_too() {
+    let mut world = full();
+    world.load(2, "other", LoadOptions::default(), IfFull::Wait);
+    world.hear(2, "that it waits", |event| match event {
+        Event::Loading { stage, .. } if stage.contains("room") => Some(()),
+        _ => None,
+    });
+    world.hello(3);
+    world.ready(3);
+    world.load(3, "other", LoadOptions::default(), IfFull::Ask);
+    let n_models = world.hear(3, "InUse", |event| match event {
+        Event::InUse { models } => Some(models.len()),
+        _ => None,
+    });
+    assert_eq!(n_models, 1);
+    world.load(3, "other", LoadOptions::default(), IfFull::Replace);
+    assert_eq!(world.ready(3).id, 2);
+    let waited = world.heard(2).any(|event| matches!(event, Event::Ready { model, .. } if model.id == 2));
+    assert!(waited, "who waited for it has it too");
+}
+
+#[test]
 fn who_replaces_ends_the_answers_of_others_and_they_are_told() {
     let mut world = full();
     world.ask(1, 1, &["Once"], &greedy(100));
