@@ -1,5 +1,5 @@
 //! What crosses: `[Uint8Array message, ...attachments]` both ways, and from the engine's worker script a few words of its
-//! own: `["open", instance]`, `["no-gpu"]` and `["fatal", sentence]`.
+//! own: `["open", instance]`, `["no-gpu"]` and `["fatal", sentence, instance]`.
 
 use js_sys::{Array, Uint8Array};
 use wasm_bindgen::{JsCast as _, JsValue};
