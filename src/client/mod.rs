@@ -257,10 +257,10 @@ impl Client {
                     Some(Err(sentence)) => return self.give_up(sentence),
                     Some(Ok(None)) | None => {}
                 }
-                if event == Event::Unacquainted {
+                if *event == Event::Unacquainted {
                     return self.lose("The engine was restarted.", false);
                 }
-                let moves = self.ledger.borrow_mut().hear(event, attachments);
+                let moves = self.ledger.borrow_mut().hear(*event, attachments);
                 self.make(moves);
             }
             Heard::Fatal(sentence) => {
