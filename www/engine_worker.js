@@ -2,8 +2,8 @@
 // which the others reach over a channel. It listens first and loads second: what is said meanwhile waits in the ports.
 const isShared = "onconnect" in globalThis;
 const base = new URL(".", location.href).pathname;
-// Tells this worker from the one before it.
-const instance = `${Date.now()}-${Math.random()}`;
+// The instance tells this worker from the one before it; the leading tab chooses that of its own.
+const [channelName, instance] = isShared ? ["", `${Date.now()}-${Math.random()}`] : globalThis.name.split("\n");
 // All that are open. The engine takes one out when its tab is gone.
 const ports = new Set();
 let attach = null;
@@ -23,7 +23,7 @@ const end = (...words) => {
   toAll(words);
   close();
 };
-globalThis.fatal = (sentence) => end("fatal", sentence);
+globalThis.fatal = (sentence) => end("fatal", sentence, instance);
 let toAll = (words) => ports.forEach((port) => port.postMessage(words));
 
 // A tab's end of the channel, as a port: keeps what comes before anybody listens.
@@ -55,7 +55,7 @@ class TabPort {
 }
 
 const lines = new Map();
-const channel = isShared ? null : new BroadcastChannel(globalThis.name);
+const channel = isShared ? null : new BroadcastChannel(channelName);
 
 if (isShared) {
   globalThis.onconnect = ({ ports: [port] }) => meet(port);
@@ -88,13 +88,15 @@ addEventListener("unhandledrejection", ({ reason }) => {
   if (reason instanceof WebAssembly.RuntimeError) fatal(`The engine stopped: ${reason.message}.`);
 });
 
-// Asked before the engine is fetched: a worker without WebGPU leaves at once and holds no lock.
+// Asked before the engine is fetched: a worker without WebGPU leaves at once and holds no lock. Where the GPU's process
+// just crashed, a browser may need a moment until it offers an adapter.
 const hasGpu = async () => {
-  try {
-    return Boolean(await navigator.gpu?.requestAdapter());
-  } catch {
-    return false;
+  if (!navigator.gpu) return false;
+  for (const pauseMs of [0, 100, 400, 1600]) {
+    await new Promise((resolve) => setTimeout(resolve, pauseMs));
+    if (await navigator.gpu.requestAdapter().catch(() => null)) return true;
   }
+  return false;
 };
 
 // Not awaited here: a shared worker's first tab connects when this script has run to its end.

@@ -1,5 +1,5 @@
 //! What crosses: `[Uint8Array message, ...attachments]` both ways, and from the engine's worker script a few words of its
-//! own: `["open", instance]`, `["no-gpu"]` and `["fatal", sentence]`.
+//! own: `["open", instance]`, `["no-gpu"]` and `["fatal", sentence, instance]`.
 
 use js_sys::{Array, Uint8Array};
 use wasm_bindgen::{JsCast as _, JsValue};
@@ -14,7 +14,7 @@ pub(super) enum Heard {
     /// There is no WebGPU where that worker runs.
     NoGpu,
     /// The engine said something, with what travels beside it.
-    Event(Event, Vec<JsValue>),
+    Event(Box<Event>, Vec<JsValue>),
     /// The engine cannot go on: one sentence why.
     Fatal(String),
     /// No engine can be had this way: one sentence why, and what would help.
@@ -34,7 +34,7 @@ pub(super) fn open(data: &JsValue) -> Heard {
     let (first, second) = (parts.get(0), parts.get(1).as_string());
     if let Some(bytes) = first.dyn_ref::<Uint8Array>() {
         return match protocol::decode(&bytes.to_vec()) {
-            Ok(event) => Heard::Event(event, parts.iter().skip(1).collect()),
+            Ok(event) => Heard::Event(Box::new(event), parts.iter().skip(1).collect()),
             Err(error) => Heard::Broken(format!("The engine's message is unreadable: {error}.")),
         };
     }

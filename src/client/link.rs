@@ -38,6 +38,10 @@ impl Link {
         &self.line
     }
 
+    pub(super) fn instance(&self) -> Option<&str> {
+        self.instance.as_deref()
+    }
+
     pub(super) fn epoch(&self) -> Option<&str> {
         self.epoch.as_deref()
     }

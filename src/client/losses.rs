@@ -4,7 +4,13 @@
 const MOST: usize = 3;
 const WINDOW_MS: f64 = 60_000.0;
 
-/// When the last losses were, in milliseconds.
+/// Whether a loss speaks against the engine. One that a tab runs goes with that tab, without a word and through no fault
+/// of its own, and so does one that a person had replaced; a worker that tabs share does not.
+pub(super) fn counts(is_shared: bool, engine_died: bool, said_why: bool) -> bool {
+    is_shared || !engine_died || said_why
+}
+
+/// When the last losses were that count, in milliseconds.
 #[derive(Debug, Default)]
 pub(super) struct Losses(Vec<f64>);
 
@@ -25,6 +31,14 @@ impl Losses {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_leading_tab_that_is_closed_counts_for_nothing() {
+        assert!(!counts(false, true, false));
+        assert!(counts(false, true, true), "it said why it cannot go on");
+        assert!(counts(false, false, false), "it does not know the tab, and may not the next time");
+        assert!(counts(true, true, false), "the browser ended it, and may again");
+    }
 
     #[test]
     fn three_within_a_minute_are_enough() {

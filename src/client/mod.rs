@@ -7,7 +7,7 @@ mod envelope;
 mod exchange;
 mod ledger;
 mod link;
-mod locks;
+pub(crate) mod locks;
 mod losses;
 mod place;
 mod shared;
@@ -75,6 +75,8 @@ pub struct Client {
     candidacy: Cell<u32>,
     /// How often a connection was begun or ended; what an earlier one still says counts for nothing.
     attempt: Cell<u32>,
+    /// The engine that this tab lost last, by its name; empty where it lost none.
+    lost: RefCell<String>,
     /// Nothing is tried before [`Self::restart`].
     rests: Cell<bool>,
     losses: RefCell<Losses>,
@@ -96,6 +98,7 @@ impl Client {
             leader: RefCell::new(None),
             candidacy: Cell::new(0),
             attempt: Cell::new(0),
+            lost: RefCell::default(),
             rests: Cell::new(true),
             losses: RefCell::default(),
             last_words: RefCell::new(None),
@@ -111,9 +114,9 @@ impl Client {
     /// it is abandoned, by the other tabs too. What was asked and not answered is asked again.
     pub fn restart(self: &Rc<Self>) {
         self.losses.borrow_mut().forgive();
-        self.last_words.take();
-        if let Some(link) = self.link.take() {
-            self.abandon(&link);
+        self.note_lost();
+        if let Some(link) = self.link.borrow().as_ref() {
+            self.abandon(link);
         }
         self.forget_link();
         self.connect(OPEN_MS);
@@ -183,30 +186,33 @@ impl Client {
         }
     }
 
-    /// Begins a connection. A worker that does not answer at all within `open_ms` is asked anew.
+    /// Begins a connection, in the way that other tabs have theirs: there is one engine. A worker that does not answer at
+    /// all within `open_ms` is asked anew.
     fn connect(self: &Rc<Self>, open_ms: i32) {
         let attempt = self.next_attempt();
         self.rests.set(false);
-        if self.way.get() == Way::Tabs {
-            self.stand_for_election();
-        }
         let client = Rc::clone(self);
         spawn_local(async move {
-            let lock = locks::hold(&place::random_name("tab")).await;
+            let is_led = locks::is_taken(&place::name("leader")).await;
+            let lock = locks::hold(&place::random_name("tab")).await.held();
             if client.attempt.get() != attempt {
                 return;
+            }
+            if is_led {
+                client.way.set(Way::Tabs);
+            }
+            if client.way.get() == Way::Tabs {
+                client.stand_for_election();
             }
             match client.open_line(attempt) {
                 Ok(line) => {
                     client.link.replace(Some(Link::new(line, lock)));
-                    if client.way.get() == Way::Shared {
-                        client.after(open_ms, attempt, move |client| {
-                            if client.link.borrow().as_ref().is_none_or(|link| !link.is_open()) {
-                                client.link.replace(None);
-                                client.connect(open_ms.saturating_mul(2));
-                            }
-                        });
-                    }
+                    client.after(open_ms, attempt, move |client| {
+                        if client.link.borrow().as_ref().is_none_or(|link| !link.is_open()) {
+                            client.link.replace(None);
+                            client.connect(open_ms.saturating_mul(2));
+                        }
+                    });
                 }
                 Err(sentence) => client.give_up(sentence),
             }
@@ -225,7 +231,7 @@ impl Client {
                 let generation = place::generation();
                 SharedLine::open(generation, hear).map(|line| Line::Shared { line, generation })
             }
-            Way::Tabs => TabsLine::open(&self.channel_name, hear).map(Line::Tabs),
+            Way::Tabs => TabsLine::open(&self.channel_name, &self.lost.borrow(), hear).map(Line::Tabs),
         }
     }
 
@@ -251,10 +257,10 @@ impl Client {
                     Some(Err(sentence)) => return self.give_up(sentence),
                     Some(Ok(None)) | None => {}
                 }
-                if event == Event::Unacquainted {
+                if *event == Event::Unacquainted {
                     return self.lose("The engine was restarted.", false);
                 }
-                let moves = self.ledger.borrow_mut().hear(event, attachments);
+                let moves = self.ledger.borrow_mut().hear(*event, attachments);
                 self.make(moves);
             }
             Heard::Fatal(sentence) => {
@@ -273,8 +279,11 @@ impl Client {
 
     /// Notices the end of the engine that holds this lock.
     fn watch(self: &Rc<Self>, epoch: &str) {
-        let (client, attempt) = (Rc::downgrade(self), self.attempt.get());
-        locks::when_free(epoch, move || {
+        let (client, attempt, epoch) = (Rc::downgrade(self), self.attempt.get(), epoch.to_owned());
+        spawn_local(async move {
+            if !locks::until_free(&epoch).await {
+                return;
+            }
             if let Some(client) = client.upgrade().filter(|client| client.attempt.get() == attempt) {
                 client.lose("The engine stopped, as where the browser ends it to save memory.", true);
             }
@@ -283,17 +292,25 @@ impl Client {
 
     /// The engine is gone, or does not know this tab: the next one goes on, unless that happened too often.
     fn lose(self: &Rc<Self>, sentence: &str, engine_died: bool) {
-        let sentence = self.last_words.take().unwrap_or_else(|| sentence.to_owned());
-        let now_ms = js_sys::Date::now();
-        if self.losses.borrow_mut().another(now_ms) {
+        let last_words = self.last_words.take();
+        let counts = losses::counts(self.way.get() == Way::Shared, engine_died, last_words.is_some());
+        let sentence = last_words.unwrap_or_else(|| sentence.to_owned());
+        if engine_died {
+            self.note_lost();
+        }
+        if counts && self.losses.borrow_mut().another(js_sys::Date::now()) {
             return self.give_up(format!("{sentence} It was the third time within a minute; a smaller model or a shorter context may help."));
         }
         self.forget_link();
         self.tell(Incoming::Interrupted(sentence));
-        if engine_died && let Some(leader) = self.leader.borrow().as_ref() {
-            leader.start();
-        }
         self.connect(OPEN_MS);
+    }
+
+    /// The engine of this line is not wanted again.
+    fn note_lost(&self) {
+        if let Some(instance) = self.link.borrow().as_ref().and_then(Link::instance) {
+            self.lost.replace(instance.to_owned());
+        }
     }
 
     /// There is no engine before [`Self::restart`].
@@ -322,10 +339,7 @@ impl Client {
                 }
                 locks::steal(&place::name("engine"));
             }
-            Line::Tabs(line) => match self.leader.borrow().as_ref() {
-                Some(leader) => leader.start(),
-                None => line.ask_to_restart(),
-            },
+            Line::Tabs(line) => line.ask_to_restart(link.instance()),
         }
     }
 
@@ -390,6 +404,7 @@ impl Client {
     }
 
     fn next_attempt(&self) -> u32 {
+        self.last_words.take();
         self.attempt.set(self.attempt.get().wrapping_add(1));
         self.attempt.get()
     }

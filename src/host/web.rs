@@ -3,7 +3,7 @@
 //! Invariant: a message is an array of the encoded bytes and its attachments; what is not, is told as garbled. What GPU
 //! memory takes is done only under the engine's lock, of which there is one for each address of the page.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -73,8 +73,10 @@ struct WorkerPlace {
     inbox: UnboundedSender<Letter<JsValue>>,
     /// Shows that the engine lives.
     epoch: Lock,
-    /// Shows that it alone may take GPU memory.
-    engine: Lock,
+    /// The path of the page.
+    base: String,
+    /// Shows that it alone may take GPU memory. Asked for when that is wanted: an engine without a model is in nobody's way.
+    engine: OnceCell<Lock>,
 }
 
 impl WebHost {
@@ -83,12 +85,13 @@ impl WebHost {
     pub fn start(base: &str, met: Set) -> Self {
         let ports = Rc::new(Ports { open: RefCell::default(), met });
         let (inbox, letters) = unbounded();
-        // Whoever takes these locks away wants the engine gone.
+        // Whoever takes this lock away, or the other one, wants the engine gone.
         let place = WorkerPlace {
             ports: Rc::clone(&ports),
             inbox: inbox.clone(),
             epoch: Lock::request(format!("pagelm epoch {:016x}", entropy()), close_worker),
-            engine: Lock::request(format!("pagelm engine {base}"), close_worker),
+            base: base.to_owned(),
+            engine: OnceCell::new(),
         };
         let surroundings = Surroundings { now_ms: performance_now, unix_secs, entropy, memory_bytes };
         spawn_local(async move {
@@ -148,7 +151,8 @@ impl Place for WorkerPlace {
     }
 
     async fn own_the_gpu(&self) {
-        self.engine.granted().await;
+        let ask = || Lock::request(format!("pagelm engine {}", self.base), close_worker);
+        self.engine.get_or_init(ask).granted().await;
     }
 
     fn post(&self, connection: ConnectionId, bytes: &[u8], attachments: &[JsValue]) {

@@ -27,7 +27,6 @@ mod status;
 mod tally;
 mod turn;
 mod usage;
-mod web_lock;
 mod words;
 
 use std::rc::Rc;

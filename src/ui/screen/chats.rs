@@ -11,11 +11,13 @@ use leptos::{ev, prelude::*, task::spawn_local};
 use wasm_bindgen::JsValue;
 
 use super::Screen;
-use crate::ui::{
-    chat::{self, ChatId},
-    chat_store::{Announcement, ChatStore},
-    state::{Deleted, Save, State},
-    web_lock::{self, Claim, WebLock},
+use crate::{
+    client::locks::{self, Claim, Held},
+    ui::{
+        chat::{self, ChatId},
+        chat_store::{Announcement, ChatStore},
+        state::{Deleted, Save, State},
+    },
 };
 
 /// How often a growing answer is saved.
@@ -26,7 +28,9 @@ const SAVE_PERIOD: Duration = Duration::from_millis(500);
 pub(super) struct Keeping {
     storage: Storage,
     /// Held while this tab answers in the chat on screen.
-    lock: Option<WebLock>,
+    lock: Option<Held>,
+    /// Names of this tab's own locks that are given back once a save is done.
+    returning: Vec<String>,
     /// A save is planned.
     save_due: bool,
     /// Chats whose lock is waited for.
@@ -108,7 +112,7 @@ impl Screen {
 
     /// Makes sure that nobody else answers in the chat, and that all of it is on screen. The error is a sentence.
     async fn claim_chat(self, id: &str) -> Result<(), String> {
-        match web_lock::try_exclusive(&lock_name(id)).await {
+        match self.claim(id).await {
             Claim::Held(lock) => self.keeping.update_value(|keeping| keeping.lock = Some(lock)),
             Claim::Taken => {
                 self.read_chat(id.to_owned()).await;
@@ -128,6 +132,22 @@ impl Screen {
             Err(sentence) => self.change(|state| state.stored(Err(sentence))),
         }
         Ok(())
+    }
+
+    /// Takes a chat's lock, unless another tab has it. Where this tab has it itself, or is about to give it back, that
+    /// keeps nobody out.
+    async fn claim(self, id: &str) -> Claim {
+        let name = lock_name(id);
+        let (mut own, mut is_returning) = (None, false);
+        self.keeping.update_value(|keeping| {
+            own = keeping.lock.take_if(|lock| lock.name() == name);
+            is_returning = keeping.returning.contains(&name);
+        });
+        match own {
+            Some(lock) => Claim::Held(lock),
+            None if is_returning => locks::hold(&name).await,
+            None => locks::try_hold(&name).await,
+        }
     }
 
     /// Puts an empty chat on screen. An answer on its way ends; the chat before stays as it is.
@@ -184,7 +204,7 @@ impl Screen {
             }
         };
         let is_open = matches!(&read, Ok(Some(chat)) if chat.is_open());
-        let elsewhere = is_open && web_lock::is_taken(&lock_name(&id)).await;
+        let elsewhere = is_open && locks::is_taken(&lock_name(&id)).await;
         if !is_passive() {
             return;
         }
@@ -211,7 +231,7 @@ impl Screen {
         });
         if is_new {
             spawn_local(async move {
-                web_lock::until_free(&lock_name(&id)).await;
+                locks::until_free(&lock_name(&id)).await;
                 self.keeping.update_value(|keeping| keeping.watched.retain(|watched| *watched != id));
                 self.read_chat(id).await;
             });
@@ -271,9 +291,13 @@ impl Screen {
         let mut lock = None;
         self.keeping.update_value(|keeping| lock = keeping.lock.take_if(|_| ended));
         let Storage::Open(store) = storage else { return };
+        let name = lock.as_ref().map(|lock| lock.name().to_owned());
+        self.keeping.update_value(|keeping| keeping.returning.extend(name.clone()));
         let done = move |result| {
             self.change(|state| state.stored(result));
             drop(lock);
+            self.keeping
+                .update_value(|keeping| keeping.returning.retain(|other| Some(other) != name.as_ref()));
             self.list_chats();
         };
         match save {
@@ -310,16 +334,11 @@ impl Screen {
     /// Deletes a chat, which can come back until another one is deleted.
     pub(crate) fn delete_chat(self, id: ChatId, title: String) {
         let Some(store) = self.store() else { return };
-        let on_screen = self.peek(|state| state.chat.id == id);
-        let own = on_screen && self.peek(|state| state.answering.is_some());
-        if on_screen {
+        if self.peek(|state| state.chat.id == id) {
             self.leave_chat();
         }
         spawn_local(async move {
-            let name = lock_name(&id);
-            // This tab's own lock is on its way back.
-            let claim =
-                if own { web_lock::exclusive(&name).await } else { web_lock::try_exclusive(&name).await };
+            let claim = self.claim(&id).await;
             if matches!(claim, Claim::Taken) {
                 return self.change(|state| {
                     state.notify(format!(
