@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 /// multiplications, so the outputs that share it should be many; for few rows the weights' own loads and decoding weigh
 /// more.
 pub(super) fn pairs_for(tile: u32) -> u32 {
-    if tile < 4 { 2 } else { 4 }
+    if tile < 8 { 2 } else { 4 }
 }
 
 /// `TILE`, `PAIRS`, and the `Weights`, `Sums` and functions that matmul_serial.wgsl is written with.

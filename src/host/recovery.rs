@@ -31,11 +31,16 @@ impl<P: Place> Server<P> {
         self.n_losses += 1;
         if self.losses.count(self.now_ms()) {
             let reason = format!(
-                "the GPU was lost three times within a minute, the last time because {reason}; load a smaller model, or one with a shorter context"
+                "the GPU was lost three times within a minute ({reason}); load a smaller model, or one with a shorter context"
             );
             return self.give_up(&reason);
         }
         for id in self.models.latest_first().into_iter().rev() {
+            if self.users(id).is_empty() {
+                // Nobody waits for it, and others wait for theirs.
+                self.unload(id, &Farewell::Quiet);
+                continue;
+            }
             let Some(slot) = self.models.slots.get_mut(&id) else { continue };
             slot.hosted.lose();
             slot.is_lost = true;

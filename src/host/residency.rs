@@ -227,9 +227,11 @@ impl<P: Place> Server<P> {
             }
             None => self.models.insert(Slot::new(job.wanted, job.attachments, sources, Hosted::new(loaded))),
         };
-        for asker in job.askers.into_keys() {
-            if let Some(tab) = self.connections.get_mut(&asker) {
-                tab.model = Some(id);
+        let waits: BTreeSet<ConnectionId> = self.loads.jobs().flat_map(|other| other.asker_set()).collect();
+        for (connection, tab) in &mut self.connections {
+            let joins = tab.model.is_none() && tab.takes_any && !waits.contains(connection);
+            if joins || job.askers.contains_key(connection) {
+                (tab.model, tab.takes_any) = (Some(id), false);
             }
         }
         let Some(slot) = self.models.slots.get(&id) else { return };
@@ -297,7 +299,8 @@ impl<P: Place> Server<P> {
         self.is_news = true;
         self.with_hosted(id, |hosted| match farewell {
             Farewell::Quiet | Farewell::Replaced(_) => hosted.cancel_all(None),
-            Farewell::Failed(reason) => hosted.fail_all(reason),
+            // Why, its tabs are told beside this.
+            Farewell::Failed(_) => hosted.fail_all("its model is gone"),
         });
         // With the step that is under way goes the model that it computes with.
         if self.step.as_ref().is_some_and(|(of, _)| *of == id) {
@@ -310,6 +313,7 @@ impl<P: Place> Server<P> {
         for (connection, tab) in &mut self.connections {
             if tab.model == Some(id) {
                 tab.model = None;
+                tab.takes_any = matches!(farewell, Farewell::Failed(_));
                 left.push(*connection);
             }
         }

@@ -31,6 +31,8 @@ pub(super) struct Connection<A> {
     pub(super) outbox: Outbox<A>,
     /// The model that answers it.
     pub(super) model: Option<ModelId>,
+    /// It takes the first model that any tab loads, until it has had one; or again, once a fault took its own.
+    pub(super) takes_any: bool,
     /// Tokens generated for it.
     pub(super) rate: Rate,
     /// The last that it was told unasked.
@@ -39,7 +41,7 @@ pub(super) struct Connection<A> {
 
 impl<A> Default for Connection<A> {
     fn default() -> Self {
-        Self { outbox: Outbox::default(), model: None, rate: Rate::default(), told: None }
+        Self { outbox: Outbox::default(), model: None, takes_any: true, rate: Rate::default(), told: None }
     }
 }
 
@@ -256,7 +258,7 @@ impl<P: Place> Server<P> {
         self.loads.leave(connection);
         self.models.note_use(id);
         if let Some(tab) = self.connections.get_mut(&connection) {
-            tab.model = Some(id);
+            (tab.model, tab.takes_any) = (Some(id), false);
         }
         let Some(slot) = self.models.slots.get(&id) else { return };
         if slot.is_lost {
@@ -298,7 +300,7 @@ impl<P: Place> Server<P> {
         match (fault, &self.gpu) {
             (Fault::Panic, _) => panic!("a tab asked for this panic, to see that everything recovers"),
             (Fault::DestroyDevice, Some(gpu)) => gpu.destroy(),
-            (Fault::LoseDevice, Some(gpu)) => gpu.lose("nobody knows why"),
+            (Fault::LoseDevice, Some(gpu)) => gpu.lose("for no known reason"),
             (_, None) => {}
         }
     }

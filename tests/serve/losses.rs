@@ -140,7 +140,7 @@ fn the_third_loss_within_a_minute_stops_with_a_sentence_and_a_later_load_works()
         assert!(reason.contains("three times") && reason.contains("smaller model"), "{reason}");
     }
     assert!(world.heard(1).any(
-        |event| matches!(event, Event::Failed { request: Some(1), error } if error.contains("three times"))
+        |event| matches!(event, Event::Failed { request: Some(1), error } if error.contains("its model is gone"))
     ));
     let status = world.status(1);
     assert_eq!((status.n_models, status.n_losses, status.n_gpu_buffers), (0, 3, 0));

@@ -56,6 +56,21 @@ fn a_tab_that_comes_during_a_load_gets_its_model() {
 }
 
 #[test]
+fn a_tab_that_came_before_any_load_gets_the_first_model() {
+    let mut world = World::new();
+    world.hello(1);
+    world.hello(2);
+    world.load(2, "tiny", LoadOptions::default(), IfFull::Ask);
+    assert_eq!(world.ready(1).id, 1, "it asked for none, and has none");
+    world.load(2, "other", LoadOptions::default(), IfFull::Ask);
+    world.until("the other model", |world| {
+        world.heard(2).any(|event| matches!(event, Event::Ready { model, .. } if model.id == 2))
+    });
+    let turned = world.heard(1).any(|event| matches!(event, Event::Ready { model, .. } if model.id == 2));
+    assert!(!turned, "it keeps the model that it has");
+}
+
+#[test]
 fn a_load_that_nobody_wants_any_more_is_given_up() {
     let mut world = World::new();
     world.hello(1);
