@@ -192,6 +192,8 @@ impl<A: Clone> Ledger<A> {
             }
             // The engine does not know the tab: nothing of this connection counts.
             Event::Unacquainted => return self.lose(),
+            // Of another model than the page asks about.
+            Event::Loading { .. } if self.standing == Standing::NoRoom => {}
             Event::Loading { .. }
             | Event::Prefilling { .. }
             | Event::Status { request: None, .. }

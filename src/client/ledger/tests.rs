@@ -246,6 +246,8 @@ fn what_waits_for_a_model_without_room_ends_with_the_persons_no() {
             assert_eq!(unloaded.tell, [], "of a model that the page was not told of");
         }
         assert_eq!(ledger.hear(in_use(), vec![]), Moves { send: vec![], tell: vec![in_use()] });
+        let of_another = Event::Loading { stage: String::new(), done_bytes: 0, total_bytes: 0 };
+        assert_eq!(ledger.hear(of_another, vec![]), Moves::default());
         let late = ledger.ask(generate(3, 1, vec![]), vec![]).tell;
         assert!(matches!(&late[..], [Event::Failed { request: Some(3), .. }]), "{late:?}");
         let moves = ledger.ask(Request::Cancel { request: 1 }, vec![]);
@@ -255,6 +257,19 @@ fn what_waits_for_a_model_without_room_ends_with_the_persons_no() {
         assert_eq!(*first, cancelled(1));
         assert_eq!((*last == ready("b"), matches!(last, Event::Unloaded { .. })), (is_there, !is_there));
         assert_eq!(sent(&ledger.ask(generate(4, 1, vec![]), vec![])), [generate(4, 1, vec![])]);
+    }
+}
+
+#[test]
+fn a_question_does_not_outlive_its_engine() {
+    for is_asked in [false, true] {
+        let mut ledger = reloading(&[1]);
+        if is_asked {
+            ledger.hear(in_use(), vec![]);
+        }
+        assert_eq!(ledger.lose(), Moves::default());
+        assert_eq!(ledger.hear(welcome(BUILD), vec![]).send, [(load("a", IfFull::Ask), vec![7])]);
+        assert_eq!(sent(&ledger.hear(ready("a"), vec![])), [generate(1, 1, vec![])]);
     }
 }
 

@@ -140,7 +140,8 @@ impl State {
     /// How far a load is, also one that this tab did not ask for.
     pub(super) fn report(&mut self, stage: String, done_bytes: u64, total_bytes: u64, now_ms: f64) {
         if self.loading.is_none() {
-            let known = self.model.as_ref().map(|model| model.name.clone());
+            let expected = self.expected.as_ref().map(|Expected(name, _)| name.clone());
+            let known = self.model.as_ref().map(|model| model.name.clone()).or(expected);
             let name = known.unwrap_or_else(|| "a model".to_owned());
             self.loading = Some(Loading { name, progress: Progress::default(), waits: false, asked: None });
             self.touch(Part::Models);
@@ -193,7 +194,7 @@ impl State {
     }
 
     pub(super) fn load_failed(&mut self, error: String, unloaded: bool) {
-        self.loading = None;
+        (self.loading, self.expected) = (None, None);
         if unloaded {
             self.model = None;
         }
@@ -212,8 +213,10 @@ impl State {
         self.touch(Part::Models);
     }
 
+    /// The model is gone, and so is the load that was to bring it back.
     pub(super) fn unloaded(&mut self, reason: String) {
         self.model = None;
+        self.loading.take_if(|loading| loading.asked.is_none());
         self.touch(Part::Models);
         self.notify(reason);
     }

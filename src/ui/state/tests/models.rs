@@ -179,6 +179,17 @@ fn a_model_that_is_unloaded_says_why() {
     let mut state = ready();
     state.apply(Event::Unloaded { reason: "Another tab replaced it.".to_owned() }, 0.0);
     assert_eq!((notices(&state), state.model.is_none()), (vec!["Another tab replaced it."], true));
+
+    // It does not come back after its device was lost: nothing is on its way any more.
+    let mut state = ready();
+    state.apply(report("The GPU was lost; loading tiny again", 0, 9), 0.0);
+    state.apply(Event::Unloaded { reason: "It was lost too often.".to_owned() }, 1.0);
+    assert_eq!((state.loading.is_none(), state.obstacle()), (true, Some("Load a model first.")));
+    // What the person asked for still is.
+    let mut state = ready();
+    state.load("Other", other_url(), None, 0.0);
+    state.apply(Event::Unloaded { reason: "Another tab replaced it.".to_owned() }, 1.0);
+    assert_eq!(state.loading.as_ref().unwrap().name, "Other");
 }
 
 #[test]
@@ -192,6 +203,7 @@ fn the_model_of_an_engine_that_was_lost_may_find_no_room() {
             state.interrupt(1.0);
         }
         state.apply(report("Loading", 0, 0), 2.0);
+        assert_eq!(state.loading.as_ref().unwrap().name, "Tiny");
         state.apply(Event::InUse { models: models.clone() }, 3.0);
         let in_use = state.in_use.as_ref().unwrap();
         assert_eq!((in_use.name.as_str(), &in_use.models, state.loading.is_none()), ("Tiny", &models, true));
