@@ -219,6 +219,8 @@ impl<A: Clone> Ledger<A> {
         if self.standing != Standing::Away {
             moves.tell.extend(self.lose().tell);
         }
+        // Nobody waits for room that another one does not need.
+        self.model.take_if(|own| own.if_full == IfFull::Wait && self.asked.is_some());
         let next = self.model.as_ref().or(self.asked.as_ref()).map(|model| model.source.clone());
         self.end_those_of_another(next.as_ref(), moves);
         let is_awaited = self.open.values().any(Open::needs_model);
@@ -251,6 +253,10 @@ impl<A: Clone> Ledger<A> {
                 self.standing = Standing::Reloading;
                 let source = first.source.clone();
                 self.end_those_of_another(Some(&source), moves);
+            }
+            // It is the one that is loaded again anyway.
+            None if !self.asked_is_sent && self.model.as_ref().is_some_and(|own| own.is_same(&model)) => {
+                (self.model, self.asked) = (Some(model), None);
             }
             None => self.asked = Some(model),
         }
@@ -313,8 +319,9 @@ impl<A: Clone> Ledger<A> {
             // Said of an earlier load: this one waits for the room.
             Some(first) if waits(first) => {}
             None if self.asked_is_sent && self.asked.as_ref().is_some_and(waits) => {}
-            // Another one is asked for already.
-            Some(_) if self.asked.is_some() => self.settle(NO_ROOM, moves),
+            Some(_) if self.asked.is_some() => {
+                self.asked.take().into_iter().for_each(|asked| self.load(asked, moves));
+            }
             Some(_) => {
                 moves.tell.push(Event::InUse { models });
                 if is_awaited {

@@ -122,7 +122,7 @@ fn an_output_that_ended_does_not_end_again() {
     ledger.hear(started(1), vec![]);
     ledger.hear(tokens(1, 0, &[5]), vec![]);
     let first = finished(1, 0, FinishReason::Stop, 1);
-    assert_eq!(ledger.hear(first.clone(), vec![]).tell, [first.clone()]);
+    assert_eq!(ledger.hear(first.clone(), vec![]).tell, std::slice::from_ref(&first));
     ledger.lose();
     ledger.hear(welcome(BUILD), vec![]);
     ledger.hear(ready("a"), vec![]);
@@ -277,15 +277,36 @@ fn a_question_does_not_outlive_its_engine() {
 fn a_model_without_room_gives_way_to_the_one_asked_for_meanwhile() {
     let mut ledger = settled();
     ledger.ask(generate(1, 1, vec![]), vec![]);
+    ledger.hear(started(1), vec![]);
+    ledger.hear(tokens(1, 0, &[5]), vec![]);
     ledger.lose();
+    ledger.ask(generate(2, 1, vec![]), vec![]);
     ledger.ask(load("c", IfFull::Ask), vec![9]);
     ledger.hear(welcome(BUILD), vec![]);
     let moves = ledger.hear(in_use(), vec![]);
     assert_eq!(moves.send, [(load("c", IfFull::Ask), vec![9])]);
-    assert!(
-        matches!(&moves.tell[..], [Event::Failed { request: Some(1), .. }, Event::Unloaded { .. }]),
-        "{moves:?}"
-    );
+    assert!(matches!(&moves.tell[..], [Event::Failed { request: Some(1), .. }]), "{moves:?}");
+    assert_eq!(sent(&ledger.hear(ready("c"), vec![])), [generate(2, 1, vec![])]);
+}
+
+#[test]
+fn what_the_person_decides_while_there_is_no_engine_counts() {
+    let undecided = || {
+        let mut ledger = reloading(&[1]);
+        ledger.hear(in_use(), vec![]);
+        ledger.lose();
+        ledger
+    };
+    let mut ledger = undecided();
+    ledger.ask(load("a", IfFull::Replace), vec![]);
+    assert_eq!(ledger.hear(welcome(BUILD), vec![]).send, [(load("a", IfFull::Replace), vec![7])]);
+    assert_eq!(sent(&ledger.hear(ready("a"), vec![])), [generate(1, 1, vec![])]);
+    // Another model does not wait until the first finds room.
+    let mut ledger = undecided();
+    ledger.ask(load("a", IfFull::Wait), vec![]);
+    ledger.ask(load("c", IfFull::Ask), vec![9]);
+    assert_eq!(ledger.hear(welcome(BUILD), vec![]).send, [(load("c", IfFull::Ask), vec![9])]);
+    assert_eq!(sent(&ledger.hear(ready("c"), vec![])), [generate(1, 1, vec![])]);
 }
 
 #[test]
@@ -355,7 +376,7 @@ fn text_that_was_held_back_comes_once() {
     let mut ledger = settled();
     ledger.ask(generate(1, 1, vec![]), vec![]);
     ledger.hear(tokens(1, 0, &[5]), vec![]);
-    assert_eq!(ledger.hear(tail.clone(), vec![]).tell, [tail.clone()]);
+    assert_eq!(ledger.hear(tail.clone(), vec![]).tell, std::slice::from_ref(&tail));
     ledger.lose();
     ledger.hear(welcome(BUILD), vec![]);
     ledger.hear(ready("a"), vec![]);
