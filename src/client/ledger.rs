@@ -1,13 +1,19 @@
 //! What this tab asked and no engine has answered yet, so that another engine can go on where one was lost.
 //!
 //! Invariant: nothing here knows a browser. Whoever asked sees one answer, however many engines worked on it: a request
-//! starts once, no token comes twice, and every request ends.
+//! starts once, no token comes twice, no model gets another's tokens, and every request ends.
 
 use std::{collections::BTreeMap, mem};
 
+use self::open::{Open, Output};
 use crate::protocol::{
-    BUILD, Event, FinishReason, IfFull, LoadOptions, ModelSource, Request, RequestId, Usage, VERSION,
+    BUILD, Event, IfFull, LoadOptions, ModelSource, ModelUse, Request, RequestId, VERSION,
 };
+
+/// Why what waited for a model ends.
+const NO_ROOM: &str = "the model that this tab used is not loaded: there is no room beside what other tabs use; load it again, or a smaller one";
+
+mod open;
 
 /// What follows from something said: messages to the engine, with what travels beside them, and events for the page.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,7 +28,16 @@ pub(super) struct Ledger<A> {
     standing: Standing,
     /// The one that answers this tab, or did when the engine was lost.
     model: Option<Model<A>>,
-    asked: Option<Asked<A>>,
+    /// What must be loaded before anything that needs a model goes out; there while reloading or without room.
+    first: Option<Model<A>>,
+    /// What the engine said of `model` while `first` was on its way: the page hears it only if `first` does not come.
+    withheld: Option<Event>,
+    asked: Option<Model<A>>,
+    asked_is_sent: bool,
+    /// What found no room last: its files, should it be asked for again.
+    roomless: Option<Model<A>>,
+    /// The page was told of a model, and not that it went.
+    is_shown: bool,
     open: BTreeMap<RequestId, Open>,
 }
 
@@ -32,6 +47,8 @@ enum Standing {
     Away,
     /// The tab's model is on its way to an engine that is new; what needs a model waits.
     Reloading,
+    /// It found no room there: what waited waits for the person.
+    NoRoom,
     /// All that is asked goes out at once.
     Here,
 }
@@ -40,32 +57,9 @@ enum Standing {
 struct Model<A> {
     source: ModelSource,
     options: LoadOptions,
-    attachments: Vec<A>,
-}
-
-#[derive(Debug)]
-struct Asked<A> {
-    model: Model<A>,
+    /// What was said for the case that it finds no room, until it is there.
     if_full: IfFull,
-    sent: bool,
-}
-
-#[derive(Debug)]
-struct Open {
-    request: Request,
-    /// The engine that the tab is connected with has it.
-    sent: bool,
-    cancelled: bool,
-    started: bool,
-    outputs: Vec<Output>,
-}
-
-/// What came of an output so far.
-#[derive(Debug, Default, Clone)]
-struct Output {
-    ids: Vec<u32>,
-    scored: bool,
-    finished: bool,
+    attachments: Vec<A>,
 }
 
 impl<A> Default for Moves<A> {
@@ -76,7 +70,17 @@ impl<A> Default for Moves<A> {
 
 impl<A> Default for Ledger<A> {
     fn default() -> Self {
-        Self { standing: Standing::Away, model: None, asked: None, open: BTreeMap::new() }
+        Self {
+            standing: Standing::Away,
+            model: None,
+            first: None,
+            withheld: None,
+            asked: None,
+            asked_is_sent: false,
+            roomless: None,
+            is_shown: false,
+            open: BTreeMap::new(),
+        }
     }
 }
 
@@ -86,19 +90,23 @@ impl<A: Clone> Ledger<A> {
         let mut moves = Moves::default();
         match request {
             Request::Load { source, options, if_full } => {
-                let model = Model { source, options, attachments };
-                let sent = self.standing != Standing::Away;
-                if sent {
-                    moves.send.push(model.load(if_full));
-                }
-                self.asked = Some(Asked { model, if_full, sent });
+                let attachments = if attachments.is_empty() { self.files_of(&source) } else { attachments };
+                self.load(Model { source, options, if_full, attachments }, &mut moves);
             }
             Request::Generate { request: id, .. }
             | Request::Tokenize { request: id, .. }
             | Request::Status { request: id } => {
                 let mut open = Open::new(request);
-                if self.takes(&open) {
-                    moves.send.push((open.resend(), Vec::new()));
+                match self.standing {
+                    Standing::NoRoom if open.needs_model() => {
+                        moves.tell.push(Event::Failed { request: Some(id), error: NO_ROOM.to_owned() });
+                        return moves;
+                    }
+                    Standing::Here => moves.send.push((open.resend(), Vec::new())),
+                    Standing::Reloading | Standing::NoRoom if !open.needs_model() => {
+                        moves.send.push((open.resend(), Vec::new()));
+                    }
+                    Standing::Away | Standing::Reloading | Standing::NoRoom => {}
                 }
                 self.open.insert(id, open);
             }
@@ -123,26 +131,26 @@ impl<A: Clone> Ledger<A> {
                 }
             }
             Event::Ready { ref source, ref options, .. } => {
-                let model = Model { source: source.clone(), options: options.clone(), attachments };
-                moves.tell.push(event);
-                self.ready(model, &mut moves);
+                let (source, options) = (source.clone(), options.clone());
+                self.ready(Model { source, options, if_full: IfFull::Ask, attachments }, event, &mut moves);
             }
-            Event::LoadFailed { ref error, unloaded } => {
-                let sentence = format!("the answer cannot go on, its model was not loaded again: {error}");
-                moves.tell.push(event);
-                self.load_failed(unloaded, &sentence, &mut moves);
-            }
-            Event::InUse { .. } => {
-                self.asked.take_if(|asked| asked.sent && asked.if_full != IfFull::Wait);
-                moves.tell.push(event);
-            }
+            Event::LoadFailed { error, unloaded } => self.load_failed(error, unloaded, &mut moves),
+            Event::InUse { models } => self.in_use(models, &mut moves),
             Event::Unloaded { .. } => {
-                self.model = None;
-                moves.tell.push(event);
+                (self.model, self.withheld) = (None, None);
+                match (self.standing, &self.first) {
+                    // It may have been the one on its way, of which nothing more is said then. To ask twice is no harm.
+                    (Standing::Reloading, Some(first)) => moves.send.push(first.load()),
+                    (Standing::NoRoom, _) => {}
+                    _ => {
+                        self.is_shown = false;
+                        moves.tell.push(event);
+                    }
+                }
             }
             Event::Started { request, .. } => {
-                let again =
-                    self.open.get_mut(&request).is_some_and(|open| mem::replace(&mut open.started, true));
+                let of = self.model.as_ref().map(|model| &model.source);
+                let again = self.open.get_mut(&request).is_some_and(|open| open.start(of));
                 if !again {
                     moves.tell.push(event);
                 }
@@ -156,6 +164,12 @@ impl<A: Clone> Ledger<A> {
             }
             Event::Tokens { request, output, ref ids, .. } => match self.output(request, output) {
                 Some(output) if output.finished => {}
+                Some(output) if ids.is_empty() => {
+                    let n_ids = output.ids.len();
+                    if output.tail_after.replace(n_ids) != Some(n_ids) {
+                        moves.tell.push(event);
+                    }
+                }
                 Some(output) => {
                     output.ids.extend(ids);
                     moves.tell.push(event);
@@ -178,6 +192,8 @@ impl<A: Clone> Ledger<A> {
             }
             // The engine does not know the tab: nothing of this connection counts.
             Event::Unacquainted => return self.lose(),
+            // Of another model than the page asks about.
+            Event::Loading { .. } if self.standing == Standing::NoRoom => {}
             Event::Loading { .. }
             | Event::Prefilling { .. }
             | Event::Status { request: None, .. }
@@ -190,90 +206,196 @@ impl<A: Clone> Ledger<A> {
     pub(super) fn lose(&mut self) -> Moves<A> {
         let mut moves = Moves::default();
         self.standing = Standing::Away;
-        if let Some(asked) = &mut self.asked {
-            asked.sent = false;
-        }
+        self.model = self.first.take().or(self.model.take());
+        self.withheld = None;
+        self.asked_is_sent = false;
         self.open.values_mut().for_each(Open::lose);
         let cancelled = self.open.extract_if(.., |_, open| open.cancelled);
         moves.tell = cancelled.flat_map(|(id, open)| open.cancelled_events(id)).collect();
         moves
     }
 
-    /// Whether the engine can take a request as things stand.
-    fn takes(&self, open: &Open) -> bool {
-        match self.standing {
-            Standing::Away => false,
-            Standing::Reloading => matches!(open.request, Request::Status { .. }),
-            Standing::Here => true,
-        }
-    }
-
     fn greeted(&mut self, moves: &mut Moves<A>) {
-        self.standing = Standing::Here;
-        let needs_model = |open: &Open| !matches!(open.request, Request::Status { .. });
-        let n_waiting = self.open.values().filter(|open| needs_model(open)).count();
-        match (&self.model, &mut self.asked) {
-            // An answer goes on with its own model; the one asked for comes after it.
-            (Some(model), asked) if n_waiting > 0 || asked.is_none() => {
-                moves.send.push(model.load(IfFull::Ask));
-                self.standing = Standing::Reloading;
-            }
-            (_, Some(asked)) => {
-                asked.sent = true;
-                moves.send.push(asked.model.load(asked.if_full));
-                if n_waiting > 0 {
-                    self.standing = Standing::Reloading;
-                }
-            }
-            (_, None) => {}
+        if self.standing != Standing::Away {
+            moves.tell.extend(self.lose().tell);
         }
+        // Nobody waits for room that another one does not need.
+        self.model.take_if(|own| own.if_full == IfFull::Wait && self.asked.is_some());
+        let next = self.model.as_ref().or(self.asked.as_ref()).map(|model| model.source.clone());
+        self.end_those_of_another(next.as_ref(), moves);
+        let is_awaited = self.open.values().any(Open::needs_model);
+        let own = self.model.take();
+        // An answer goes on with its own model; the one asked for comes after it.
+        self.first = own.filter(|_| is_awaited || self.asked.is_none());
+        if self.first.is_none() && is_awaited {
+            self.first = self.asked.take();
+        }
+        self.standing = match &self.first {
+            Some(first) => {
+                moves.send.push(first.load());
+                Standing::Reloading
+            }
+            None => Standing::Here,
+        };
         self.send_what_waits(moves);
     }
 
-    fn ready(&mut self, model: Model<A>, moves: &mut Moves<A>) {
-        let is_asked = self.asked.as_ref().is_some_and(|asked| asked.model.source == model.source);
-        let is_own = self.model.as_ref().is_some_and(|own| own.source == model.source);
-        if is_asked {
+    /// A model is asked for: the last one counts.
+    fn load(&mut self, model: Model<A>, moves: &mut Moves<A>) {
+        self.asked_is_sent = self.standing != Standing::Away;
+        if self.asked_is_sent {
+            moves.send.push(model.load());
+        }
+        match &mut self.first {
+            Some(first) => {
+                *first = model;
+                self.asked = None;
+                self.standing = Standing::Reloading;
+                let source = first.source.clone();
+                self.end_those_of_another(Some(&source), moves);
+            }
+            // It is the one that is loaded again anyway.
+            None if !self.asked_is_sent && self.model.as_ref().is_some_and(|own| own.is_same(&model)) => {
+                (self.model, self.asked) = (Some(model), None);
+            }
+            None => self.asked = Some(model),
+        }
+    }
+
+    fn ready(&mut self, model: Model<A>, event: Event, moves: &mut Moves<A>) {
+        match &self.first {
+            // An engine gives a tab that greets what is there. It is not what the page shows and waits for.
+            Some(first) if !first.is_same(&model) => {
+                (self.model, self.withheld) = (Some(model), Some(event));
+                return;
+            }
             // Its files are at hand already.
-            self.model = self.asked.take().map(|asked| asked.model);
-        } else if !is_own && self.standing == Standing::Here {
-            self.model = Some(model);
+            Some(_) => self.model = self.first.take(),
+            None if self.asked.as_ref().is_some_and(|asked| asked.is_same(&model)) => {
+                self.model = self.asked.take();
+            }
+            None if self.model.as_ref().is_some_and(|own| own.is_same(&model)) => {}
+            None => self.model = Some(model),
         }
-        if self.standing == Standing::Reloading && (is_asked || is_own) {
+        if let Some(model) = &mut self.model {
+            model.if_full = IfFull::Ask;
+        }
+        self.withheld = None;
+        self.is_shown = true;
+        moves.tell.push(event);
+        if matches!(self.standing, Standing::Reloading | Standing::NoRoom) {
             self.standing = Standing::Here;
             self.send_what_waits(moves);
         }
     }
 
-    fn load_failed(&mut self, unloaded: bool, sentence: &str, moves: &mut Moves<A>) {
-        let was_asked = self.asked.take_if(|asked| asked.sent).is_some();
-        if self.standing == Standing::Reloading {
-            self.standing = Standing::Here;
-            let waiting = self.open.extract_if(.., |_, open| !open.sent);
-            moves.tell.extend(
-                waiting.map(|(id, _)| Event::Failed { request: Some(id), error: sentence.to_owned() }),
-            );
-            self.model = None;
-            self.send_what_waits(moves);
-        } else if unloaded || !was_asked {
-            self.model = None;
+    fn load_failed(&mut self, error: String, unloaded: bool, moves: &mut Moves<A>) {
+        if unloaded {
+            (self.model, self.withheld) = (None, None);
+        }
+        let sentence = format!("the answer cannot go on, its model was not loaded again: {error}");
+        if self.first.take().is_none() {
+            self.asked.take_if(|_| self.asked_is_sent);
+            self.is_shown &= !unloaded;
+            moves.tell.push(Event::LoadFailed { error, unloaded });
+            return;
+        }
+        let unloaded = self.withheld.is_none();
+        self.is_shown &= !unloaded;
+        moves.tell.push(match (&self.asked, unloaded) {
+            (None, _) => Event::LoadFailed { error, unloaded },
+            // It is not the load that the page waits for.
+            (Some(_), true) => Event::Unloaded { reason: error },
+            (Some(_), false) => Event::Failed { request: None, error },
+        });
+        self.settle(&sentence, moves);
+    }
+
+    /// What was asked for last found no room.
+    fn in_use(&mut self, models: Vec<ModelUse>, moves: &mut Moves<A>) {
+        let is_awaited = self.open.values().any(|open| !open.sent && open.needs_model());
+        let waits = |model: &Model<A>| model.if_full == IfFull::Wait;
+        match &self.first {
+            // Said of an earlier load: this one waits for the room.
+            Some(first) if waits(first) => {}
+            None if self.asked_is_sent && self.asked.as_ref().is_some_and(waits) => {}
+            Some(_) if self.asked.is_some() => {
+                self.asked.take().into_iter().for_each(|asked| self.load(asked, moves));
+            }
+            Some(_) => {
+                moves.tell.push(Event::InUse { models });
+                if is_awaited {
+                    self.standing = Standing::NoRoom;
+                } else {
+                    self.settle(NO_ROOM, moves);
+                }
+            }
+            None => {
+                self.roomless = self.asked.take_if(|_| self.asked_is_sent).or(self.roomless.take());
+                moves.tell.push(Event::InUse { models });
+                self.show_what_is_there(moves);
+            }
         }
     }
 
-    /// What waits for a model goes out, and after it the load that was asked for meanwhile.
+    /// The model that was to be there first does not come: what waited for it ends, and the one that is there answers.
+    fn settle(&mut self, sentence: &str, moves: &mut Moves<A>) {
+        self.roomless = self.first.take().or(self.roomless.take());
+        self.standing = Standing::Here;
+        self.end_waiting(sentence, moves, Open::needs_model);
+        self.show_what_is_there(moves);
+        self.send_what_waits(moves);
+    }
+
+    fn show_what_is_there(&mut self, moves: &mut Moves<A>) {
+        if let Some(event) = self.withheld.take() {
+            self.is_shown = true;
+            moves.tell.push(event);
+        } else if self.model.is_none() && mem::replace(&mut self.is_shown, false) {
+            moves.tell.push(Event::Unloaded { reason: NO_ROOM.to_owned() });
+        }
+    }
+
+    /// What an engine can take goes out, and after it the load that was asked for meanwhile.
     fn send_what_waits(&mut self, moves: &mut Moves<A>) {
-        let standing = self.standing;
+        let is_here = self.standing == Standing::Here;
+        if is_here {
+            let source = self.model.as_ref().map(|model| model.source.clone());
+            self.end_those_of_another(source.as_ref(), moves);
+        }
         for open in self.open.values_mut().filter(|open| !open.sent) {
-            if standing == Standing::Here || matches!(open.request, Request::Status { .. }) {
+            if is_here || !open.needs_model() {
                 moves.send.push((open.resend(), Vec::new()));
             }
         }
-        if standing == Standing::Here
-            && let Some(asked) = self.asked.as_mut().filter(|asked| !asked.sent)
-        {
-            asked.sent = true;
-            moves.send.push(asked.model.load(asked.if_full));
+        if is_here && !self.asked_is_sent {
+            self.asked_is_sent = true;
+            moves.send.extend(self.asked.as_ref().map(Model::load));
         }
+    }
+
+    /// Ends what another model than this one began: its tokens mean something else to this one.
+    fn end_those_of_another(&mut self, source: Option<&ModelSource>, moves: &mut Moves<A>) {
+        let sentence = "the answer cannot go on, another model was loaded since it began; ask again";
+        self.end_waiting(sentence, moves, |open| {
+            open.is_begun() && (open.of.is_none() || open.of.as_ref() != source)
+        });
+    }
+
+    fn end_waiting(&mut self, sentence: &str, moves: &mut Moves<A>, is_meant: impl Fn(&Open) -> bool) {
+        let ended = self.open.extract_if(.., |_, open| !open.sent && is_meant(open));
+        let event = |(id, _)| Event::Failed { request: Some(id), error: sentence.to_owned() };
+        moves.tell.extend(ended.map(event));
+    }
+
+    /// The files of a model that this tab knows.
+    fn files_of(&self, source: &ModelSource) -> Vec<A> {
+        let known = [&self.first, &self.asked, &self.roomless, &self.model].into_iter().flatten();
+        known
+            .filter(|model| model.source == *source)
+            .map(|model| model.attachments.clone())
+            .next()
+            .unwrap_or_default()
     }
 
     fn cancel(&mut self, id: RequestId, moves: &mut Moves<A>) {
@@ -287,6 +409,10 @@ impl<A: Clone> Ledger<A> {
             Some(_) => {
                 let open = self.open.remove(&id).expect("it was just there");
                 moves.tell = open.cancelled_events(id);
+                if self.standing == Standing::NoRoom {
+                    // The person does not want it any more.
+                    self.settle(NO_ROOM, moves);
+                }
             }
         }
     }
@@ -320,71 +446,15 @@ impl<A: Clone> Ledger<A> {
 struct Again;
 
 impl<A: Clone> Model<A> {
-    fn load(&self, if_full: IfFull) -> (Request, Vec<A>) {
-        let (source, options) = (self.source.clone(), self.options.clone());
+    fn load(&self) -> (Request, Vec<A>) {
+        let (source, options, if_full) = (self.source.clone(), self.options.clone(), self.if_full);
         (Request::Load { source, options, if_full }, self.attachments.clone())
     }
-}
 
-impl Open {
-    fn new(request: Request) -> Self {
-        let outputs = match &request {
-            Request::Generate { generated, .. } => {
-                generated.iter().map(|ids| Output { ids: ids.clone(), ..Output::default() }).collect()
-            }
-            _ => Vec::new(),
-        };
-        Self { request, sent: false, cancelled: false, started: false, outputs }
-    }
-
-    /// The request as an engine that does not know it must hear it.
-    fn resend(&mut self) -> Request {
-        self.sent = true;
-        let mut request = self.request.clone();
-        if let Request::Generate { generated, .. } = &mut request
-            && self.outputs.iter().any(|output| !output.ids.is_empty())
-        {
-            let ids =
-                |output: usize| self.outputs.get(output).map_or_else(Vec::new, |output| output.ids.clone());
-            *generated = (0..self.n_outputs() as usize).map(ids).collect();
-        }
-        request
-    }
-
-    /// The engine that had it is gone, and its names for models mean nothing to another one.
-    fn lose(&mut self) {
-        self.sent = false;
-        if let Request::Generate { model, .. } | Request::Tokenize { model, .. } = &mut self.request {
-            *model = None;
-        }
-    }
-
-    fn n_outputs(&self) -> u64 {
-        match &self.request {
-            Request::Generate { prompts, options, .. } => prompts.len() as u64 * u64::from(options.n),
-            _ => 0,
-        }
-    }
-
-    /// How a request ends that nobody works on.
-    fn cancelled_events(&self, id: RequestId) -> Vec<Event> {
-        let finished = |output: u32| self.outputs.get(output as usize).is_some_and(|output| output.finished);
-        let left: Vec<u32> = (0..self.n_outputs() as u32).filter(|output| !finished(*output)).collect();
-        if left.is_empty() {
-            let error = "the request was cancelled".to_owned();
-            return vec![Event::Failed { request: Some(id), error }];
-        }
-        let event = |(place, output): (usize, &u32)| {
-            let ids = self.outputs.get(*output as usize).map_or(0, |output| output.ids.len());
-            Event::Finished {
-                request: id,
-                output: *output,
-                reason: FinishReason::Cancelled,
-                usage: Usage { generated_tokens: ids as u32, ..Usage::default() },
-                n_left: (left.len() - 1 - place) as u32,
-            }
-        };
-        left.iter().enumerate().map(event).collect()
+    /// Whether an engine takes the two for one.
+    fn is_same(&self, other: &Self) -> bool {
+        let without_time = |options: &LoadOptions| LoadOptions { keep_unused_secs: None, ..options.clone() };
+        self.source == other.source && without_time(&self.options) == without_time(&other.options)
     }
 }
 

@@ -78,10 +78,11 @@ impl<A> Outbox<A> {
             _ => self.waiting.iter_mut().rev().find(is_rival),
         };
         match (last.map(|(last, _)| last), event) {
+            // Text without tokens is the last of its output. It stays by itself, so that a tab knows it if it comes again.
             (
                 Some(Event::Tokens { text, ids, logprobs, .. }),
                 Event::Tokens { text: more_text, ids: more_ids, logprobs: more_logprobs, .. },
-            ) => {
+            ) if !more_ids.is_empty() => {
                 self.n_bytes += more_text.len() + more_ids.len() * 4 + logprob_bytes(&more_logprobs);
                 text.push_str(&more_text);
                 ids.extend(more_ids);
@@ -166,6 +167,11 @@ mod tests {
         Event::Tokens { request, output, text: text.into(), ids: vec![id], logprobs: Vec::new() }
     }
 
+    /// What was held back until the end.
+    fn tail(request: u64) -> Event {
+        Event::Tokens { request, output: 0, text: "z".into(), ids: Vec::new(), logprobs: Vec::new() }
+    }
+
     fn finished(request: u64) -> Event {
         let (reason, usage) = (FinishReason::Stop, Usage::default());
         Event::Finished { request, output: 0, reason, usage, n_left: 0 }
@@ -223,6 +229,8 @@ mod tests {
             finished(1),
             tokens(2, 0, "y", 8),
             tokens(1, 0, "of another of the same number", 9),
+            tail(2),
+            finished(2),
         ] {
             outbox.push(event, Vec::new());
         }
@@ -244,6 +252,8 @@ mod tests {
                 tokens(1, 1, "A", 4),
                 finished(1),
                 tokens(1, 0, "of another of the same number", 9),
+                tail(2),
+                finished(2),
             ]
         );
     }

@@ -4,7 +4,7 @@ use leptos::{html, prelude::*};
 
 use super::{
     screen::Screen,
-    state::{InUse, Part, State},
+    state::{InUse, Part},
     words,
 };
 use crate::protocol::{IfFull, ModelUse};
@@ -53,7 +53,7 @@ fn Question(in_use: InUse) -> impl IntoView {
                 >
                     "Replace"
                 </button>
-                <button type="button" class="quiet" on:click=move |_| screen.change(State::cancel_load)>
+                <button type="button" class="quiet" on:click=move |_| screen.cancel_load()>
                     "Cancel"
                 </button>
             </p>

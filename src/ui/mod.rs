@@ -37,17 +37,8 @@ use wasm_bindgen::JsCast as _;
 use web_sys::HtmlElement;
 
 use self::{
-    chats::Chats,
-    composer::Composer,
-    conversation::Conversation,
-    drop_target::DropTarget,
-    header::Header,
-    models::Models,
-    notices::Notices,
-    screen::Screen,
-    settings::Settings,
-    state::{Part, State},
-    status::Status,
+    chats::Chats, composer::Composer, conversation::Conversation, drop_target::DropTarget, header::Header,
+    models::Models, notices::Notices, screen::Screen, settings::Settings, state::Part, status::Status,
 };
 use crate::client::Client;
 
@@ -105,7 +96,7 @@ fn App() -> impl IntoView {
             if screen.peek(|state| state.answering.is_some()) {
                 screen.stop();
             } else {
-                screen.change(State::cancel_load);
+                screen.cancel_load();
                 settings_open.set(false);
                 chats_open.set(false);
             }

@@ -162,9 +162,16 @@ impl Screen {
 
     /// Asks again for the model that found no room.
     pub(crate) fn load_again(self, if_full: IfFull) {
+        let is_own = self.peek(State::asks_about_own);
         if let Some(request) = self.change(|state| state.load_again(if_full, now_ms())) {
-            self.client.get_value().send(&request, &self.attachments.get_value());
+            let attachments = if is_own { Vec::new() } else { self.attachments.get_value() };
+            self.client.get_value().send(&request, &attachments);
         }
+    }
+
+    /// Gives up the model that found no room.
+    pub(crate) fn cancel_load(self) {
+        self.send(self.change(State::cancel_load));
     }
 
     /// Stops the answer on its way.

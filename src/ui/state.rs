@@ -6,6 +6,7 @@
 
 use std::mem;
 
+use self::models::Expected;
 pub(crate) use self::{
     answer::Answering,
     chats::{Deleted, OpenChat, Save},
@@ -101,6 +102,8 @@ pub(crate) struct State {
     pub(crate) deleted: Option<Deleted>,
     /// The engine has long said nothing though it was asked to stop or to load.
     pub(crate) silent: bool,
+    /// What the next engine loads, where this one was given up.
+    expected: Option<Expected>,
     /// A text of the person's is about to become a turn.
     sending: bool,
     /// The turns differ from what is kept.

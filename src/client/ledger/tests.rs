@@ -1,7 +1,11 @@
 //! Schedules of losses that a browser would need minutes for; attachments are numbers.
 
 use super::*;
-use crate::protocol::{AttachedFile, DeviceKind, GenerateOptions, ModelInfo, Prompt, Status};
+use crate::protocol::{
+    AttachedFile, DeviceKind, FinishReason, GenerateOptions, ModelInfo, Prompt, Status, Usage,
+};
+
+mod toy;
 
 fn source(name: &str) -> ModelSource {
     ModelSource::Attachments { files: vec![AttachedFile { name: name.into(), len_bytes: 9, modified_ms: 3 }] }
@@ -118,7 +122,7 @@ fn an_output_that_ended_does_not_end_again() {
     ledger.hear(started(1), vec![]);
     ledger.hear(tokens(1, 0, &[5]), vec![]);
     let first = finished(1, 0, FinishReason::Stop, 1);
-    assert_eq!(ledger.hear(first.clone(), vec![]).tell, [first.clone()]);
+    assert_eq!(ledger.hear(first.clone(), vec![]).tell, std::slice::from_ref(&first));
     ledger.lose();
     ledger.hear(welcome(BUILD), vec![]);
     ledger.hear(ready("a"), vec![]);
@@ -199,4 +203,184 @@ fn an_engine_that_does_not_know_the_tab_is_as_good_as_lost() {
     ledger.ask(generate(1, 1, vec![]), vec![]);
     assert_eq!(ledger.hear(Event::Unacquainted, vec![]), Moves::default());
     assert_eq!(ledger.hear(welcome(BUILD), vec![]).send, [(load("a", IfFull::Ask), vec![7])]);
+}
+
+fn in_use() -> Event {
+    Event::InUse { models: vec![] }
+}
+
+fn cancelled(request: RequestId) -> Event {
+    finished(request, 0, FinishReason::Cancelled, 0)
+}
+
+/// One whose model is on its way to a new engine, which gave the tab another one meanwhile.
+fn reloading(requests: &[RequestId]) -> Ledger<u8> {
+    let mut ledger = settled();
+    for request in requests {
+        ledger.ask(generate(*request, 1, vec![]), vec![]);
+    }
+    ledger.lose();
+    assert_eq!(ledger.hear(welcome(BUILD), vec![]).send, [(load("a", IfFull::Ask), vec![7])]);
+    assert_eq!(ledger.hear(ready("b"), vec![8]), Moves::default(), "the page shows the one it waits for");
+    ledger
+}
+
+#[test]
+fn a_model_without_room_leaves_the_tab_to_the_one_that_is_there() {
+    let mut ledger = reloading(&[]);
+    assert_eq!(ledger.hear(in_use(), vec![]).tell, [in_use(), ready("b")]);
+    assert_eq!(sent(&ledger.ask(generate(1, 1, vec![]), vec![])), [generate(1, 1, vec![])]);
+    // The person may still want it: its files are known.
+    assert_eq!(ledger.ask(load("a", IfFull::Replace), vec![]).send, [(load("a", IfFull::Replace), vec![7])]);
+    ledger.hear(ready("a"), vec![7]);
+    ledger.lose();
+    assert_eq!(ledger.hear(welcome(BUILD), vec![]).send, [(load("a", IfFull::Ask), vec![7])]);
+}
+
+#[test]
+fn what_waits_for_a_model_without_room_ends_with_the_persons_no() {
+    for is_there in [true, false] {
+        let mut ledger = reloading(&[1, 2]);
+        if !is_there {
+            let unloaded = ledger.hear(Event::Unloaded { reason: String::new() }, vec![]);
+            assert_eq!(unloaded.tell, [], "of a model that the page was not told of");
+        }
+        assert_eq!(ledger.hear(in_use(), vec![]), Moves { send: vec![], tell: vec![in_use()] });
+        let of_another = Event::Loading { stage: String::new(), done_bytes: 0, total_bytes: 0 };
+        assert_eq!(ledger.hear(of_another, vec![]), Moves::default());
+        let late = ledger.ask(generate(3, 1, vec![]), vec![]).tell;
+        assert!(matches!(&late[..], [Event::Failed { request: Some(3), .. }]), "{late:?}");
+        let moves = ledger.ask(Request::Cancel { request: 1 }, vec![]);
+        let [first, Event::Failed { request: Some(2), .. }, last] = &moves.tell[..] else {
+            panic!("{moves:?}")
+        };
+        assert_eq!(*first, cancelled(1));
+        assert_eq!((*last == ready("b"), matches!(last, Event::Unloaded { .. })), (is_there, !is_there));
+        assert_eq!(sent(&ledger.ask(generate(4, 1, vec![]), vec![])), [generate(4, 1, vec![])]);
+    }
+}
+
+#[test]
+fn a_question_does_not_outlive_its_engine() {
+    for is_asked in [false, true] {
+        let mut ledger = reloading(&[1]);
+        if is_asked {
+            ledger.hear(in_use(), vec![]);
+        }
+        assert_eq!(ledger.lose(), Moves::default());
+        assert_eq!(ledger.hear(welcome(BUILD), vec![]).send, [(load("a", IfFull::Ask), vec![7])]);
+        assert_eq!(sent(&ledger.hear(ready("a"), vec![])), [generate(1, 1, vec![])]);
+    }
+}
+
+#[test]
+fn a_model_without_room_gives_way_to_the_one_asked_for_meanwhile() {
+    let mut ledger = settled();
+    ledger.ask(generate(1, 1, vec![]), vec![]);
+    ledger.hear(started(1), vec![]);
+    ledger.hear(tokens(1, 0, &[5]), vec![]);
+    ledger.lose();
+    ledger.ask(generate(2, 1, vec![]), vec![]);
+    ledger.ask(load("c", IfFull::Ask), vec![9]);
+    ledger.hear(welcome(BUILD), vec![]);
+    let moves = ledger.hear(in_use(), vec![]);
+    assert_eq!(moves.send, [(load("c", IfFull::Ask), vec![9])]);
+    assert!(matches!(&moves.tell[..], [Event::Failed { request: Some(1), .. }]), "{moves:?}");
+    assert_eq!(sent(&ledger.hear(ready("c"), vec![])), [generate(2, 1, vec![])]);
+}
+
+#[test]
+fn what_the_person_decides_while_there_is_no_engine_counts() {
+    let undecided = || {
+        let mut ledger = reloading(&[1]);
+        ledger.hear(in_use(), vec![]);
+        ledger.lose();
+        ledger
+    };
+    let mut ledger = undecided();
+    ledger.ask(load("a", IfFull::Replace), vec![]);
+    assert_eq!(ledger.hear(welcome(BUILD), vec![]).send, [(load("a", IfFull::Replace), vec![7])]);
+    assert_eq!(sent(&ledger.hear(ready("a"), vec![])), [generate(1, 1, vec![])]);
+    // Another model does not wait until the first finds room.
+    let mut ledger = undecided();
+    ledger.ask(load("a", IfFull::Wait), vec![]);
+    ledger.ask(load("c", IfFull::Ask), vec![9]);
+    assert_eq!(ledger.hear(welcome(BUILD), vec![]).send, [(load("c", IfFull::Ask), vec![9])]);
+    assert_eq!(sent(&ledger.hear(ready("c"), vec![])), [generate(1, 1, vec![])]);
+}
+
+#[test]
+fn an_answer_does_not_go_on_with_another_model() {
+    let begin = |ledger: &mut Ledger<u8>| {
+        ledger.ask(generate(1, 1, vec![]), vec![]);
+        ledger.hear(started(1), vec![]);
+        ledger.hear(tokens(1, 0, &[5]), vec![]);
+    };
+    // It is chosen while the answer's own is on its way.
+    let mut ledger = settled();
+    begin(&mut ledger);
+    ledger.ask(generate(2, 1, vec![]), vec![]);
+    ledger.lose();
+    ledger.hear(welcome(BUILD), vec![]);
+    let moves = ledger.ask(load("c", IfFull::Ask), vec![9]);
+    assert_eq!(moves.send, [(load("c", IfFull::Ask), vec![9])]);
+    assert!(matches!(&moves.tell[..], [Event::Failed { request: Some(1), .. }]), "{moves:?}");
+    assert_eq!(sent(&ledger.hear(ready("c"), vec![])), [generate(2, 1, vec![])]);
+    // It came beside the one that answers.
+    let mut ledger = settled();
+    begin(&mut ledger);
+    ledger.ask(load("c", IfFull::Ask), vec![9]);
+    ledger.hear(ready("c"), vec![]);
+    ledger.lose();
+    let moves = ledger.hear(welcome(BUILD), vec![]);
+    assert_eq!(moves.send, [(load("c", IfFull::Ask), vec![9])]);
+    assert!(matches!(&moves.tell[..], [_, Event::Failed { request: Some(1), .. }]), "{moves:?}");
+}
+
+#[test]
+fn a_model_on_its_way_is_asked_for_again_where_the_one_before_it_goes() {
+    let mut ledger = reloading(&[1]);
+    let moves = ledger.hear(Event::Unloaded { reason: String::new() }, vec![]);
+    assert_eq!(moves, Moves { send: vec![(load("a", IfFull::Ask), vec![7])], tell: vec![] });
+    assert_eq!(sent(&ledger.hear(ready("a"), vec![])), [generate(1, 1, vec![])]);
+}
+
+#[test]
+fn the_same_files_with_other_options_are_another_model() {
+    let with = |context| LoadOptions { context, ..LoadOptions::default() };
+    let load = |context| Request::Load { source: source("a"), options: with(context), if_full: IfFull::Ask };
+    let ready = |context, keep_unused_secs| {
+        let Event::Ready { model, source, .. } = ready("a") else { panic!() };
+        let options = LoadOptions { keep_unused_secs, ..with(context) };
+        Event::Ready { model, source, options }
+    };
+    let mut ledger = settled();
+    ledger.ask(generate(1, 1, vec![]), vec![]);
+    ledger.lose();
+    ledger.ask(load(Some(9)), vec![7]);
+    ledger.hear(welcome(BUILD), vec![]);
+    // Another tab's, too short for the answer.
+    assert_eq!(ledger.hear(ready(Some(5), None), vec![]), Moves::default());
+    // How long it is kept makes no difference.
+    let moves = ledger.hear(ready(None, Some(1)), vec![]);
+    assert_eq!(sent(&moves), [generate(1, 1, vec![]), load(Some(9))], "and the new options are asked for");
+    ledger.hear(ready(Some(9), None), vec![]);
+    ledger.hear(cancelled(1), vec![]);
+    ledger.lose();
+    assert_eq!(ledger.hear(welcome(BUILD), vec![]).send, [(load(Some(9)), vec![7])]);
+}
+
+#[test]
+fn text_that_was_held_back_comes_once() {
+    let tail = Event::Tokens { request: 1, output: 0, text: "z".into(), ids: vec![], logprobs: vec![] };
+    let mut ledger = settled();
+    ledger.ask(generate(1, 1, vec![]), vec![]);
+    ledger.hear(tokens(1, 0, &[5]), vec![]);
+    assert_eq!(ledger.hear(tail.clone(), vec![]).tell, std::slice::from_ref(&tail));
+    ledger.lose();
+    ledger.hear(welcome(BUILD), vec![]);
+    ledger.hear(ready("a"), vec![]);
+    assert_eq!(ledger.hear(tail, vec![]).tell, []);
+    let end = finished(1, 0, FinishReason::Length, 0);
+    assert_eq!(ledger.hear(end.clone(), vec![]).tell, [end]);
 }

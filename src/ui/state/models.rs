@@ -29,7 +29,13 @@ struct Asked {
     source: ModelSource,
     /// What it starts with where it was on offer.
     defaults: Option<GenerateOptions>,
+    /// It answered this tab before: the client knows its files, and loads it again by itself.
+    again: bool,
 }
+
+/// What an engine that takes the place of another loads first: its name, and where it comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Expected(String, Asked);
 
 /// A load that found no room beside what other tabs use.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,7 +87,7 @@ impl State {
         now_ms: f64,
     ) -> Request {
         self.forget_notices();
-        self.ask(name.to_owned(), Asked { source, defaults }, IfFull::Ask, now_ms)
+        self.ask(name.to_owned(), Asked { source, defaults, again: false }, IfFull::Ask, now_ms)
     }
 
     /// Asks at `now_ms` again for what found no room.
@@ -90,10 +96,25 @@ impl State {
         Some(self.ask(name, asked, if_full, now_ms))
     }
 
-    /// Gives up what found no room.
-    pub(crate) fn cancel_load(&mut self) {
-        self.in_use = None;
+    /// Whether the question is about the model that answered before.
+    pub(crate) fn asks_about_own(&self) -> bool {
+        self.in_use.as_ref().is_some_and(|in_use| in_use.asked.again)
+    }
+
+    /// Gives up what found no room, and with it the answer that waits for it.
+    pub(crate) fn cancel_load(&mut self) -> Option<Request> {
+        let InUse { asked, .. } = self.in_use.take()?;
         self.touch(Part::Models);
+        let is_shown = self.model.as_ref().is_some_and(|model| model.source == asked.source);
+        let answering = self.answering.filter(|_| asked.again && is_shown)?;
+        Some(Request::Cancel { request: answering.request })
+    }
+
+    /// The engine is given up: the next one loads what was on its way, or else what answered.
+    pub(super) fn expect_again(&mut self) {
+        let loading = self.loading.take().and_then(|loading| Some(Expected(loading.name, loading.asked?)));
+        let own = self.model.take().map(Loaded::expected);
+        self.expected = loading.or(own);
     }
 
     fn ask(&mut self, name: String, asked: Asked, if_full: IfFull, now_ms: f64) -> Request {
@@ -119,7 +140,8 @@ impl State {
     /// How far a load is, also one that this tab did not ask for.
     pub(super) fn report(&mut self, stage: String, done_bytes: u64, total_bytes: u64, now_ms: f64) {
         if self.loading.is_none() {
-            let known = self.model.as_ref().map(|model| model.name.clone());
+            let expected = self.expected.as_ref().map(|Expected(name, _)| name.clone());
+            let known = self.model.as_ref().map(|model| model.name.clone()).or(expected);
             let name = known.unwrap_or_else(|| "a model".to_owned());
             self.loading = Some(Loading { name, progress: Progress::default(), waits: false, asked: None });
             self.touch(Part::Models);
@@ -141,6 +163,7 @@ impl State {
         let came_back = self.model.as_ref().is_some_and(|model| model.source == source);
         let asked = self.loading.as_ref().and_then(|loading| loading.asked.as_ref());
         let is_asked = asked.is_some_and(|asked| asked.source == source);
+        let is_new = asked.is_some_and(|asked| !asked.again && asked.source == source);
         let mut own = None;
         if is_asked || asked.is_none() || !came_back {
             own = self.loading.take();
@@ -149,11 +172,13 @@ impl State {
         let offer = || self.offer_of(&source).map(|offer| (offer.name.clone(), offer.options.clone()));
         let named = own.filter(|_| is_asked).or_else(offer);
         let (name, defaults) = named.unwrap_or_else(|| (info.name.clone(), default_options()));
-        if !came_back || is_asked {
+        if !came_back || is_new {
             // Counts and speed were those of another model.
             self.tally = None;
             self.touch(Part::Status);
         }
+        self.expected = None;
+        self.in_use.take_if(|in_use| in_use.asked.source == source);
         self.model = Some(Loaded { name: name.clone(), info, source });
         self.use_model(name, defaults);
         self.set_engine(Engine::Running);
@@ -169,7 +194,7 @@ impl State {
     }
 
     pub(super) fn load_failed(&mut self, error: String, unloaded: bool) {
-        self.loading = None;
+        (self.loading, self.expected) = (None, None);
         if unloaded {
             self.model = None;
         }
@@ -177,17 +202,21 @@ impl State {
         self.notify(error);
     }
 
-    /// There is no room: who uses it, and what now?
+    /// There is no room: who uses it, and what now? What this tab did not ask for is what the client loads again.
     pub(super) fn ask_for_room(&mut self, models: Vec<ModelUse>) {
         let Some(loading) = self.loading.take() else { return };
-        if let Loading { name, asked: Some(asked), .. } = loading {
+        let asked = loading.asked.map(|asked| Expected(loading.name, asked));
+        let own = || self.model.clone().map(Loaded::expected);
+        if let Some(Expected(name, asked)) = asked.or_else(|| self.expected.clone()).or_else(own) {
             self.in_use = Some(InUse { name, models, asked });
         }
         self.touch(Part::Models);
     }
 
+    /// The model is gone, and so is the load that was to bring it back.
     pub(super) fn unloaded(&mut self, reason: String) {
         self.model = None;
+        self.loading.take_if(|loading| loading.asked.is_none());
         self.touch(Part::Models);
         self.notify(reason);
     }
@@ -196,5 +225,12 @@ impl State {
     fn offer_of(&self, source: &ModelSource) -> Option<&Offer> {
         let ModelSource::Url { url } = source else { return None };
         self.offers.iter().find(|offer| offer.url == *url)
+    }
+}
+
+impl Loaded {
+    /// It, as what is to be loaded again.
+    fn expected(self) -> Expected {
+        Expected(self.name, Asked { source: self.source, defaults: None, again: true })
     }
 }

@@ -24,9 +24,8 @@ impl State {
     /// The answer on its way has ended for good.
     pub(crate) fn restart(&mut self) -> Option<Request> {
         let request = self.answering.map(|answering| answering.request);
-        self.loading = None;
+        self.expect_again();
         self.in_use = None;
-        self.model = None;
         self.live = None;
         self.set_engine(Engine::Starting);
         self.end_answer(Stage::Done(FinishReason::Cancelled));

@@ -167,7 +167,7 @@ fn a_load_without_room_can_be_given_up() {
     let mut state = ready();
     state.load("Other", other_url(), None, 0.0);
     state.apply(Event::InUse { models: vec![] }, 1.0);
-    state.cancel_load();
+    assert_eq!(state.cancel_load(), None);
     assert_eq!((state.in_use.is_none(), state.load_again(IfFull::Wait, 2.0)), (true, None));
     // What nobody asked for is no question.
     state.apply(Event::InUse { models: vec![] }, 3.0);
@@ -179,4 +179,58 @@ fn a_model_that_is_unloaded_says_why() {
     let mut state = ready();
     state.apply(Event::Unloaded { reason: "Another tab replaced it.".to_owned() }, 0.0);
     assert_eq!((notices(&state), state.model.is_none()), (vec!["Another tab replaced it."], true));
+
+    // It does not come back after its device was lost: nothing is on its way any more.
+    let mut state = ready();
+    state.apply(report("The GPU was lost; loading tiny again", 0, 9), 0.0);
+    state.apply(Event::Unloaded { reason: "It was lost too often.".to_owned() }, 1.0);
+    assert_eq!((state.loading.is_none(), state.obstacle()), (true, Some("Load a model first.")));
+    // What the person asked for still is.
+    let mut state = ready();
+    state.load("Other", other_url(), None, 0.0);
+    state.apply(Event::Unloaded { reason: "Another tab replaced it.".to_owned() }, 1.0);
+    assert_eq!(state.loading.as_ref().unwrap().name, "Other");
+}
+
+#[test]
+fn the_model_of_an_engine_that_was_lost_may_find_no_room() {
+    let models = vec![ModelUse { name: "Other".to_owned(), gpu_bytes: 98, n_tabs: 1, n_sequences: 0 }];
+    let without_room = |restarts: bool| {
+        let mut state = asked("Hi");
+        if restarts {
+            assert_eq!(state.restart(), Some(Request::Cancel { request: 1 }));
+        } else {
+            state.interrupt(1.0);
+        }
+        state.apply(report("Loading", 0, 0), 2.0);
+        assert_eq!(state.loading.as_ref().unwrap().name, "Tiny");
+        state.apply(Event::InUse { models: models.clone() }, 3.0);
+        let in_use = state.in_use.as_ref().unwrap();
+        assert_eq!((in_use.name.as_str(), &in_use.models, state.loading.is_none()), ("Tiny", &models, true));
+        assert!(state.asks_about_own(), "the client has its files");
+        state
+    };
+    for restarts in [false, true] {
+        let mut state = without_room(restarts);
+        let options = state.preferences.load.clone();
+        let again = Request::Load { source: url(), options, if_full: IfFull::Replace };
+        assert_eq!(state.load_again(IfFull::Replace, 4.0), Some(again));
+        state.apply(ready_from(info("tiny"), url()), 5.0);
+        assert_eq!(
+            (state.loading.is_none(), state.in_use.is_none(), state.model.is_some()),
+            (true, true, true)
+        );
+        assert_eq!(state.answering.is_some(), !restarts, "the answer goes on");
+    }
+    // What waits for it goes with it, and an answer of the model that took its place does not.
+    assert_eq!(without_room(false).cancel_load(), Some(Request::Cancel { request: 1 }));
+    let mut state = without_room(false);
+    state.apply(finished(1, FinishReason::Cancelled), 4.0);
+    state.apply(ready_from(info("other"), other_url()), 4.0);
+    assert!(state.in_use.is_some() && state.submit("Hello", 2).is_some());
+    assert_eq!(state.cancel_load(), None);
+    // It came back all the same.
+    let mut state = without_room(false);
+    state.apply(ready_from(info("tiny"), url()), 4.0);
+    assert_eq!(state.in_use, None);
 }
