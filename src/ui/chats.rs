@@ -77,7 +77,7 @@ pub(crate) fn Chats(open: RwSignal<bool>) -> impl IntoView {
                     </For>
                 </ul>
                 <p class="about" hidden=move || !empty()>
-                    "None yet. What you write is kept in this browser, on this device."
+                    "None yet. What you write stays in this browser, on this device."
                 </p>
             </Show>
         </nav>

@@ -33,10 +33,8 @@ pub(crate) fn Live() -> impl IntoView {
 /// Each number, and what it means.
 fn numbers(status: &Status) -> Vec<(String, String)> {
     let count = |n: u32| words::count(n.into());
-    let mut numbers = vec![(
-        words::counted(status.n_tabs, "tab", "tabs"),
-        "Tabs that share this engine and its model".to_owned(),
-    )];
+    let mut numbers =
+        vec![(words::counted(status.n_tabs, "tab", "tabs"), "Tabs that share this engine".to_owned())];
     if status.n_blocks == 0 {
         return numbers;
     }

@@ -146,7 +146,7 @@ fn stage_view(stage: Stage) -> Option<AnyView> {
         Stage::Done(FinishReason::Length) => {
             note("It ends here: the longest answer or the context is reached.")
         }
-        Stage::Recovering => note("The engine stopped and is starting again; the answer goes on."),
+        Stage::Recovering => note("The engine or its GPU was lost and is coming back; the answer goes on."),
         Stage::Done(FinishReason::Cancelled) => note("Stopped."),
         Stage::Interrupted => note("Stopped: the page was reloaded or closed."),
         Stage::Broken => note("An error ended this answer."),

@@ -167,6 +167,11 @@ impl State {
         self.set_engine(Engine::Recovering);
         self.live = None;
         self.touch(Part::Live);
+        self.pause_answer();
+    }
+
+    /// What the answer runs on is lost for now; more comes once it is back.
+    fn pause_answer(&mut self) {
         if let Some(request) = self.answering.map(|answering| answering.request)
             && let Some(turn) = self.answer(request)
         {

@@ -52,7 +52,8 @@ fn Counts(context: u32) -> impl IntoView {
             {move || {
                 numbers().into_iter().map(|number| view! { <span>{number}</span> }).collect_view()
             }}
-            <span class="context">
+            // Of a chat that was not answered here it is not known.
+            <span class="context" hidden=move || used() == 0>
                 <meter aria-label="Context used" min="0" max=context value=used></meter>
                 {move || {
                     format!("context {} of {}", words::count(used().into()), words::count(context.into()))

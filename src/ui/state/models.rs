@@ -145,6 +145,8 @@ impl State {
             let name = known.unwrap_or_else(|| "a model".to_owned());
             self.loading = Some(Loading { name, progress: Progress::default(), waits: false, asked: None });
             self.touch(Part::Models);
+            // A model that was there comes back after its GPU was lost.
+            self.pause_answer();
         }
         let Some(loading) = &mut self.loading else { return };
         // A stage without bytes may still be the wait.

@@ -315,6 +315,18 @@ fn an_answer_goes_on_after_an_engine_died() {
 }
 
 #[test]
+fn an_answer_says_that_its_gpu_was_lost() {
+    let mut state = asked("Hi");
+    state.apply(tokens(1, "Hel", &[1]), 0.0);
+    let stage = "The GPU was lost; loading tiny again".to_owned();
+    state.apply(Event::Loading { stage, done_bytes: 0, total_bytes: 9 }, 1.0);
+    assert_eq!((state.turns[1].stage, state.engine), (Stage::Recovering, Engine::Running));
+    state.apply(ready_from(info("tiny"), url()), 2.0);
+    state.apply(tokens(1, "lo", &[2]), 3.0);
+    assert_eq!((texts(&state), state.turns[1].stage), (vec!["Hi", "Hello"], Stage::Growing));
+}
+
+#[test]
 fn the_engine_tells_how_it_stands() {
     let mut state = ready();
     let status = Status { n_tabs: 2, ..Status::default() };
