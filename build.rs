@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 fn main() -> std::io::Result<()> {
     let mut files = Vec::new();
-    for root in ["src", "Cargo.lock"] {
+    for root in ["src", "www/engine_worker.js", "Cargo.lock"] {
         println!("cargo::rerun-if-changed={root}");
         collect(Path::new(root), &mut files)?;
     }

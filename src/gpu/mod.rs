@@ -15,8 +15,8 @@ pub mod buffers;
 pub mod layout;
 pub mod lower;
 mod maker;
-mod serial_tile;
 pub mod model;
+mod serial_tile;
 pub mod shader;
 pub mod weights;
 
