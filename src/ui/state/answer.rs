@@ -46,6 +46,8 @@ impl State {
             return false;
         }
         self.sending = true;
+        // Now, and not once it is sent: what goes wrong meanwhile is news.
+        self.forget_notices();
         self.touch(Part::Answering);
         true
     }
@@ -62,7 +64,6 @@ impl State {
         let turn = self.push_turn(Speaker::Assistant, String::new(), reading);
         self.answering = Some(Answering { request, stopping: false, turn });
         self.tally = Some(Tally::default());
-        self.forget_notices();
         self.touch(Part::Answering);
         self.touch(Part::Status);
         let options = self.preferences.options().clone();

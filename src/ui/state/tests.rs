@@ -375,9 +375,11 @@ fn others_events_change_nothing() {
 fn a_new_try_forgets_what_went_wrong_before() {
     let mut state = ready();
     state.apply(failed(None, "1"), 0.0);
-    state.submit("Hi", 1);
+    assert!(state.begin("Hi"));
     assert_eq!(notices(&state), [""; 0]);
     state.apply(failed(None, "2"), 0.0);
+    state.submit("Hi", 1);
+    assert_eq!(notices(&state), ["2"], "what went wrong since is news");
     state.load("Other", url(), None, 0.0);
     assert_eq!(notices(&state), [""; 0]);
     assert!(state.take_changed().contains(&Part::Notices));

@@ -25,6 +25,10 @@ pub mod keys {
     pub const ENTER: &str = "\u{e007}";
     /// Shift, held until the end of what is typed.
     pub const SHIFT: &str = "\u{e008}";
+    /// Control, held until the end of what is typed, or until it comes again.
+    pub const CONTROL: &str = "\u{e009}";
+    /// Delete.
+    pub const DELETE: &str = "\u{e017}";
     /// Esc.
     pub const ESCAPE: &str = "\u{e00c}";
 }
@@ -157,6 +161,12 @@ impl Page {
     pub fn type_message(&self, text: &str) -> Result<(), String> {
         let message_box = self.message_box()?.ok_or("there is no text box \"Message\"")?;
         self.session().type_into(&message_box, text)
+    }
+
+    /// Empties the text box "Message".
+    pub fn clear_message(&self) -> Result<(), String> {
+        let message_box = self.message_box()?.ok_or("there is no text box \"Message\"")?;
+        self.session.type_into(&message_box, &format!("{}a{}{}", keys::CONTROL, keys::CONTROL, keys::DELETE))
     }
 
     /// What stands in the text box "Message".

@@ -85,6 +85,7 @@ fn typing_stays_smooth_while_a_model_loads_and_answers() {
         page.start_loading()?;
         type_for(page, Duration::from_secs(3))?;
         page.wait_for_model()?;
+        page.clear_message()?;
         page.type_message(LONG)?;
         page.press("Send")?;
         page.see_answer_of(4, LONG, ANSWER)?;
