@@ -12,6 +12,7 @@ pub mod batch_words;
 #[cfg(target_arch = "wasm32")]
 mod browser;
 pub mod buffers;
+pub mod floor;
 pub mod layout;
 pub mod lower;
 mod maker;

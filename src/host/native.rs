@@ -22,6 +22,7 @@ mod batch;
 mod bench;
 mod chat;
 mod export;
+mod floor;
 mod generate;
 mod info;
 mod messages;
@@ -111,6 +112,7 @@ async fn execute(command: Command, arguments: &Arguments) -> Result<(), CliError
         Command::Tokenize => tokenize::tokenize(arguments).await,
         Command::Generate => generate::generate(arguments).await,
         Command::Score => score::score(arguments).await,
+        Command::Bench if arguments.floor => floor::floor(arguments).await,
         Command::Bench => bench::bench(arguments).await,
         Command::Chat => chat::chat(arguments).await,
         Command::Quantize | Command::Convert => export::export(command, arguments).await,

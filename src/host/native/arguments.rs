@@ -60,6 +60,8 @@ pub(super) struct Arguments {
     pub(super) turns: Option<u32>,
     /// Measured runs.
     pub(super) runs: Option<u32>,
+    /// Measure the adapter, not a model.
+    pub(super) floor: bool,
 }
 
 impl Arguments {
@@ -199,7 +201,7 @@ fn set_positional(arguments: &mut Arguments, command: Command, value: OsString) 
 fn check(arguments: &Arguments, command: Command) -> Result<(), CliError> {
     let missing = |what: &str| Err(usage(Some(command), format!("{what} is missing")));
     let takes_model = !matches!(command, Command::Devices | Command::Quantize | Command::Convert);
-    if takes_model && arguments.model.is_none() {
+    if takes_model && arguments.model.is_none() && !arguments.floor {
         return missing("--model PATH");
     }
     match command {
@@ -260,6 +262,7 @@ fn set_flag(arguments: &mut Arguments, name: &str, on: bool) -> Result<(), Strin
     match name {
         "json" => arguments.json = on,
         "force" => arguments.force = on,
+        "floor" => arguments.floor = on,
         "ignore-eos" => sampling.ignore_eos = on,
         "include-stop-str-in-output" => sampling.include_stop_str_in_output = on,
         "skip-special-tokens" => sampling.skip_special_tokens = on,

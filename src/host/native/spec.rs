@@ -46,7 +46,7 @@ const fn option(group: Group, name: &'static str, value: &'static str, help: &'s
     OptionSpec { name, value, help, group }
 }
 
-const OPTIONS: [OptionSpec; 41] = [
+const OPTIONS: [OptionSpec; 42] = [
     option(
         Group::Model,
         "model",
@@ -180,6 +180,12 @@ const OPTIONS: [OptionSpec; 41] = [
     ),
     option(Group::Bench, "runs", "R", "measured runs of each, after a warm-up (default 3)"),
     option(
+        Group::Bench,
+        "floor",
+        "",
+        "measure the GPU instead, without a model: an empty dispatch, and memory read",
+    ),
+    option(
         Group::Quantize,
         "type",
         "q8_0|q4_0|f16|bf16|f32",
@@ -302,7 +308,9 @@ impl Command {
                  found in the cache (cached_tokens is 0); sampling is greedy, past end tokens.\n\
                  With --turns a chat grows: each prompt is the one before it, its answer, and 24 tokens more, and each run is\n\
                  another chat. new_tokens are those that the model has not read, the answer's last among them; cached_tokens were\n\
-                 found in the cache, in whole blocks of 32; prefilled_tokens are the rest.\n"
+                 found in the cache, in whole blocks of 32; prefilled_tokens are the rest.\n\
+                 --floor's JSON: {\"device\", \"dispatch_us\", \"bandwidth_gb_per_sec\", \"buffer_bytes\"}. No step is faster than its\n\
+                 dispatches one after the other and its bytes read once.\n"
             }
             Self::Chat => {
                 "Each line of stdin is a message. /new begins anew, /system TEXT does so with a system prompt, /exit or the end of\n\
