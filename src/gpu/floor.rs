@@ -9,13 +9,13 @@ use super::{Gpu, GpuError};
 /// Dispatches of a short and of a long submit.
 const DISPATCHES: [usize; 2] = [256, 1280];
 /// Reads of all data in a short and in a long submit.
-const READS: [usize; 2] = [4, 20];
+const READS: [usize; 2] = [2, 10];
 /// Each submit is timed so often; the fastest counts.
 const REPEATS: usize = 5;
 /// Several times the caches of any adapter, where its bindings are so large.
 const GPU_BYTES: u64 = 1 << 30;
 /// The same for processors, which read more slowly.
-const SOFTWARE_BYTES: u64 = 64 << 20;
+const SOFTWARE_BYTES: u64 = 16 << 20;
 /// Workgroups that fill and read, enough to occupy any GPU.
 const GPU_GROUPS: u32 = 4096;
 /// The same for processors.
