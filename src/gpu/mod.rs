@@ -12,13 +12,17 @@ pub mod batch_words;
 #[cfg(target_arch = "wasm32")]
 mod browser;
 pub mod buffers;
+pub mod costs;
 pub mod floor;
 pub mod layout;
 pub mod lower;
 mod maker;
 pub mod model;
+#[cfg(feature = "native")]
+mod noop;
 mod serial_tile;
 pub mod shader;
+pub mod timings;
 pub mod weights;
 
 /// Why the GPU cannot do what was asked.
@@ -137,6 +141,7 @@ impl Gpu {
         let summary = summarize(&adapter);
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("pagelm"),
+            required_features: adapter.features() & wgpu::Features::TIMESTAMP_QUERY,
             required_limits: limits.unwrap_or_else(|| adapter.limits()),
             ..Default::default()
         };

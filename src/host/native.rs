@@ -21,6 +21,7 @@ mod arguments;
 mod batch;
 mod bench;
 mod chat;
+mod costs;
 mod export;
 mod floor;
 mod generate;
@@ -28,9 +29,10 @@ mod info;
 mod messages;
 mod model;
 mod output;
-mod percentiles;
+mod ops;
 mod prompts;
 mod score;
+mod slips;
 mod spec;
 mod tokenize;
 mod turns;
@@ -112,7 +114,6 @@ async fn execute(command: Command, arguments: &Arguments) -> Result<(), CliError
         Command::Tokenize => tokenize::tokenize(arguments).await,
         Command::Generate => generate::generate(arguments).await,
         Command::Score => score::score(arguments).await,
-        Command::Bench if arguments.floor => floor::floor(arguments).await,
         Command::Bench => bench::bench(arguments).await,
         Command::Chat => chat::chat(arguments).await,
         Command::Quantize | Command::Convert => export::export(command, arguments).await,

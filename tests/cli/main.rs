@@ -5,6 +5,7 @@
 mod bad_input;
 mod batch;
 mod export;
+mod floor;
 #[path = "../support/gguf_writer.rs"]
 mod gguf_writer;
 
