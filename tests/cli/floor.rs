@@ -18,6 +18,6 @@ fn the_floor_is_measured_without_a_model() {
 
 #[test]
 fn the_floor_and_a_model_are_measured_one_at_a_time() {
-    let ran = run(&["bench", "--floor", "--ops"]);
-    assert!(ran.code == Some(2) && ran.stderr.contains("--floor and --ops are both given"), "{}", ran.stderr);
+    let ran = run(&["bench", "--ops", "--floor"]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("--ops and --floor are both given"), "{}", ran.stderr);
 }

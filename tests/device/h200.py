@@ -112,7 +112,7 @@ def measure(binary, scratch, result):
     targets = result["targets"]
     name = result["adapter"] = adapter(binary)
     floor = result["floor"] = run(binary, "bench", "--floor", "--adapter-name", name)
-    print(f"{name}: an empty dispatch {floor['dispatch_us']:.2f} µs, memory {floor['bandwidth_gb_per_sec']:.0f} GB/s")
+    print(f"{name}: an empty dispatch {floor['dispatch_us']:.2f} µs, memory {floor['bandwidth_gb_per_sec']:.1f} GB/s")
 
     fixtures = result["fixtures"] = check_fixtures(binary, name)
     right, n = (sum(each[key] for each in fixtures.values()) for key in ("right", "prompts"))
@@ -134,7 +134,7 @@ def measure(binary, scratch, result):
     rate = read / ms / 1e6 if ms > 0 else 0.0
     result["large"] = {"shape": LARGE, "ops": ops, "matvec_gb_per_sec": rate}
     of = rate / floor["bandwidth_gb_per_sec"]
-    targets.append(target(f"{LARGE}: matvecs' {rate:.0f} GB/s over the measured bandwidth", of, 0.50, ""))
+    targets.append(target(f"{LARGE}: matvecs' {rate:.1f} GB/s over the measured bandwidth", of, 0.50, ""))
     most, plan = bound(binary, floor, model, 32 if not TINY else MAX_TOKENS)
     by_count, report = rates(binary, name, model, [1], 32 if not TINY else MAX_TOKENS)
     result["large"] |= {"bound_tokens_per_sec": most, "plan": plan, "bench": report}
