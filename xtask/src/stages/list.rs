@@ -177,10 +177,19 @@ fn page_tests(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
     Ok(vec![command])
 }
 
+/// What writes README's speeds.
+pub(super) fn speed(context: &Context) -> Command {
+    let mut command =
+        cargo(context, &[&["run", "--quiet", "--locked", "--package", "page-tests", "--bin", "speed", "--"]]);
+    command.args(["README.md", "tests/speed"]);
+    command
+}
+
 /// What measures the built page in Chromium.
-pub(super) fn page_bench(context: &Context) -> Result<Vec<Command>> {
+pub(super) fn page_bench(context: &Context, options: &[String]) -> Result<Vec<Command>> {
     let mut command =
         cargo(context, &[&["run", "--quiet", "--locked", "--package", "page-tests", "--bin", "bench"]]);
+    command.arg("--").args(options);
     with_page(context, &mut command)?;
     let mut commands = page_build(context, &[])?;
     commands.push(command);
