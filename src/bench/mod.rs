@@ -12,7 +12,7 @@ mod summary;
 
 use made_up::MadeUp;
 use plan::{Load, Plan};
-use report::Measured;
+use report::{Measured, Ops};
 use summary::{Times, compare, summarize};
 
 use crate::protocol::{Event, GenerateOptions, Prompt, Request, RequestId};
@@ -33,6 +33,7 @@ pub struct Bench {
     /// Of this load.
     times: Vec<Times>,
     results: Vec<Measured>,
+    ops: Option<Ops>,
     failure: Option<String>,
 }
 
@@ -78,6 +79,11 @@ pub fn sampling(max_tokens: u32) -> GenerateOptions {
     }
 }
 
+/// A token of which nothing is cached.
+fn without_cache() -> GenerateOptions {
+    GenerateOptions { reuse_prefix: false, ..sampling(1) }
+}
+
 impl Bench {
     /// Measures a model of such a vocabulary by a plan.
     pub fn new(plan: Plan, vocab_size: usize) -> Self {
@@ -95,6 +101,7 @@ impl Bench {
             run: None,
             times: Vec::new(),
             results: Vec::new(),
+            ops: None,
             failure: None,
         }
     }
@@ -108,14 +115,14 @@ impl Bench {
             None => self.begin(now_ms, new_id),
             Some(run) => {
                 let due = run.sequences.iter_mut().filter(|sequence| sequence.is_due);
-                due.map(|sequence| sequence.ask(new_id(), 1, false)).collect()
+                due.map(|sequence| sequence.ask(new_id(), without_cache())).collect()
             }
         }
     }
 
     fn begin(&mut self, now_ms: f64, new_id: &mut impl FnMut() -> RequestId) -> Vec<Request> {
         let Some(&load) = self.loads.get(self.load_idx) else { return Vec::new() };
-        let is_warm_up = self.n_runs < self.plan.warm_up;
+        let is_warm_up = self.n_runs < self.warm_up();
         let max_tokens = if is_warm_up { load.max_tokens.min(WARM_UP_TOKENS) } else { load.max_tokens };
         let load = Load { max_tokens, ..load };
         let (mut sequences, mut requests) = (Vec::new(), Vec::new());
@@ -123,8 +130,11 @@ impl Bench {
             let tokens = self.made_up.tokens(load.prompt_tokens);
             let mut sequence =
                 Sequence { request: 0, tokens, times: Vec::new(), is_due: false, is_finished: false };
-            let at_once = if load.kv_cache { max_tokens } else { 1 };
-            requests.push(sequence.ask(new_id(), at_once, load.kv_cache));
+            let options = match load.kv_cache {
+                true => GenerateOptions { time_ops: load.time_ops, ..sampling(max_tokens) },
+                false => without_cache(),
+            };
+            requests.push(sequence.ask(new_id(), options));
             sequences.push(sequence);
         }
         self.run = Some(Run { load, started_ms: now_ms, sequences, cached_tokens: 0 });
@@ -138,6 +148,7 @@ impl Bench {
             | Event::Finished { request, .. }
             | Event::Started { request, .. }
             | Event::Prefilling { request, .. }
+            | Event::OpTimes { request, .. }
             | Event::Failed { request: Some(request), .. } => *request,
             _ => return false,
         };
@@ -151,6 +162,12 @@ impl Bench {
             Event::Tokens { ids, .. } => {
                 sequence.tokens.extend(ids);
                 sequence.times.extend(ids.iter().map(|_| elapsed_ms));
+            }
+            Event::OpTimes { position, ops, .. } if !ops.is_empty() => {
+                let mut ops = ops.clone();
+                ops.iter_mut().for_each(|op| op.ms = percentiles::rounded(op.ms));
+                ops.sort_by(|a, b| b.ms.total_cmp(&a.ms));
+                self.ops = Some(Ops { position: *position, ops });
             }
             Event::Finished { usage, reason, .. } => {
                 run.cached_tokens += u64::from(usage.cached_tokens);
@@ -181,8 +198,11 @@ impl Bench {
 
     fn end_run(&mut self) {
         let Some(run) = self.run.take() else { return };
-        let is_warm_up = self.n_runs < self.plan.warm_up;
-        if !is_warm_up {
+        if run.load.time_ops {
+            self.load_idx += 1;
+            return;
+        }
+        if self.n_runs >= self.plan.warm_up {
             let tokens = run.sequences.into_iter().map(|sequence| sequence.times).collect();
             self.times.push(Times { tokens, cached_tokens: run.cached_tokens });
         }
@@ -192,6 +212,11 @@ impl Bench {
             compare(&mut self.results);
             (self.load_idx, self.n_runs) = (self.load_idx + 1, 0);
         }
+    }
+
+    /// Runs of this load that do not count.
+    fn warm_up(&self) -> u32 {
+        if self.loads.get(self.load_idx).is_some_and(|load| load.time_ops) { 0 } else { self.plan.warm_up }
     }
 
     /// Nothing more can be measured, for this reason.
@@ -222,6 +247,11 @@ impl Bench {
         &self.results
     }
 
+    /// What operations took, where that was asked for and the adapter could tell.
+    pub fn ops(&self) -> Option<&Ops> {
+        self.ops.as_ref()
+    }
+
     /// Tokens of prompts so far; see [`MadeUp::after`].
     pub fn n_made(&self) -> u64 {
         self.made_up.n_made()
@@ -231,27 +261,28 @@ impl Bench {
     pub fn progress(&self) -> Option<Progress> {
         let load = self.loads.get(self.load_idx)?;
         let (warm_up, runs) = (self.plan.warm_up, self.plan.runs);
+        let n_ops = u32::from(self.loads.last().is_some_and(|load| load.time_ops));
         let run = match self.n_runs.checked_sub(warm_up) {
             None => "warming up".to_owned(),
             Some(run) => format!("run {} of {runs}", run + 1),
         };
         Some(Progress {
-            what: format!("{}: {run}", load.name()),
+            what: if load.time_ops { load.name() } else { format!("{}: {run}", load.name()) },
             n_done: self.load_idx as u32 * (warm_up + runs) + self.n_runs,
-            n_runs: self.loads.len() as u32 * (warm_up + runs),
+            n_runs: (self.loads.len() as u32 - n_ops) * (warm_up + runs) + n_ops,
         })
     }
 }
 
 impl Sequence {
-    /// Asks for so many tokens after those there are.
-    fn ask(&mut self, request: RequestId, max_tokens: u32, reuse_prefix: bool) -> Request {
+    /// Asks for what comes after the tokens there are.
+    fn ask(&mut self, request: RequestId, options: GenerateOptions) -> Request {
         (self.request, self.is_due) = (request, false);
         Request::Generate {
             request,
             model: None,
             prompts: vec![Prompt::Tokens(self.tokens.clone())],
-            options: GenerateOptions { reuse_prefix, ..sampling(max_tokens) },
+            options,
             generated: Vec::new(),
         }
     }

@@ -3,6 +3,9 @@
 /// Most sequences that a plan asks for.
 pub const MAX_SEQUENCES: u32 = 64;
 
+/// Tokens of the answer whose operations are timed: the first is made by the prefill.
+const OPS_TOKENS: u32 = 2;
+
 /// A plan of measurements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
@@ -18,6 +21,8 @@ pub struct Plan {
     pub sequences: Vec<u32>,
     /// Measure one sequence without the KV cache too.
     pub without_cache: bool,
+    /// Time the operations of a decode step too, after all else.
+    pub time_ops: bool,
 }
 
 impl Default for Plan {
@@ -29,6 +34,7 @@ impl Default for Plan {
             max_tokens: vec![32],
             sequences: vec![1, 2, 4, 8],
             without_cache: false,
+            time_ops: false,
         }
     }
 }
@@ -44,12 +50,17 @@ pub struct Load {
     pub max_tokens: u32,
     /// Whether what was computed of earlier tokens is kept; without it every token computes all before it again.
     pub kv_cache: bool,
+    /// Whether the operations of its second token are timed, and nothing else.
+    pub time_ops: bool,
 }
 
 impl Load {
     /// What a person reads of it.
     pub fn name(self) -> String {
-        let Self { n_sequences, prompt_tokens, max_tokens, kv_cache } = self;
+        let Self { n_sequences, prompt_tokens, max_tokens, kv_cache, time_ops } = self;
+        if time_ops {
+            return format!("operations of the token after {prompt_tokens}");
+        }
         let sequences = if n_sequences == 1 { "sequence" } else { "sequences" };
         let without = if kv_cache { "" } else { " without the KV cache" };
         format!("{n_sequences} {sequences} of {prompt_tokens} + {max_tokens} tokens{without}")
@@ -62,13 +73,20 @@ impl Plan {
         let mut loads = Vec::new();
         for &prompt_tokens in &self.prompt_tokens {
             for &max_tokens in &self.max_tokens {
-                let load = |n_sequences, kv_cache| Load { n_sequences, prompt_tokens, max_tokens, kv_cache };
+                let load = |n_sequences, kv_cache| {
+                    let time_ops = false;
+                    Load { n_sequences, prompt_tokens, max_tokens, kv_cache, time_ops }
+                };
                 loads.extend(self.sequences.iter().map(|n| load(*n, true)));
                 if self.without_cache {
                     loads.extend((!self.sequences.contains(&1)).then(|| load(1, true)));
                     loads.push(load(1, false));
                 }
             }
+        }
+        if let (true, Some(&prompt_tokens)) = (self.time_ops, self.prompt_tokens.first()) {
+            let (n_sequences, max_tokens) = (1, OPS_TOKENS);
+            loads.push(Load { n_sequences, prompt_tokens, max_tokens, kv_cache: true, time_ops: true });
         }
         loads
     }

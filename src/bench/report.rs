@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Bench;
 use super::percentiles::Percentiles;
-use crate::protocol::{DeviceKind, KvType, LoadOptions, ModelInfo, Precision};
+use crate::protocol::{DeviceKind, KvType, LoadOptions, ModelInfo, OpTime, Precision};
 
 /// A session of measurements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,6 +23,18 @@ pub struct Report {
     pub kv: String,
     /// The measurements, in order.
     pub results: Vec<Measured>,
+    /// The operations of a decode step, where they were timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ops: Option<Ops>,
+}
+
+/// What the operations of a decode step took. Each dispatch had a pass of its own, so their sum is more than a step takes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ops {
+    /// The place of the token in its sequence.
+    pub position: u32,
+    /// Those that take longest first.
+    pub ops: Vec<OpTime>,
 }
 
 /// An adapter.
@@ -83,7 +96,7 @@ pub struct Measured {
 
 impl Report {
     /// A report on a model that was loaded with these options.
-    pub fn new(info: &ModelInfo, options: &LoadOptions, date: String, results: Vec<Measured>) -> Self {
+    pub fn new(info: &ModelInfo, options: &LoadOptions, date: String, bench: &Bench) -> Self {
         let precision = match options.precision {
             Precision::Exact => "exact",
             Precision::Fast => "fast",
@@ -104,7 +117,8 @@ impl Report {
             },
             precision: precision.to_owned(),
             kv: kv.to_owned(),
-            results,
+            results: bench.results().to_vec(),
+            ops: bench.ops().cloned(),
         }
     }
 
@@ -114,6 +128,13 @@ impl Report {
             serde_json::to_string_pretty(self).expect("a report holds numbers, texts and lists only");
         text.push('\n');
         text
+    }
+}
+
+impl Ops {
+    /// Milliseconds of all together.
+    pub fn sum_ms(&self) -> f64 {
+        self.ops.iter().map(|op| op.ms).sum()
     }
 }
 

@@ -100,6 +100,7 @@ mod tests {
             precision: "exact".into(),
             kv: "f16".into(),
             results: vec![result],
+            ops: None,
         }
     }
 

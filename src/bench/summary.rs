@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     fn load(n_sequences: u32, prompt_tokens: u32, max_tokens: u32) -> Load {
-        Load { n_sequences, prompt_tokens, max_tokens, kv_cache: true }
+        Load { n_sequences, prompt_tokens, max_tokens, kv_cache: true, time_ops: false }
     }
 
     fn run_of(secs: &[&[u32]]) -> Times {

@@ -1,7 +1,7 @@
 //! A model that answers at once, a token every ten milliseconds for each it has to read or write.
 
 use super::*;
-use crate::protocol::{FinishReason, Usage};
+use crate::protocol::{FinishReason, OpTime, Usage};
 
 /// An engine without a model: what it was asked, and its clock.
 struct Toy {
@@ -43,6 +43,11 @@ impl Toy {
             self.now_ms += 10.0;
             let (text, ids) = (String::new(), vec![id]);
             bench.hear(&Event::Tokens { request, output: 0, text, ids, logprobs: vec![] }, self.now_ms);
+        }
+        if options.time_ops {
+            let op = |name: &str, ms| OpTime { name: name.into(), dispatches: 1, ms, weight_bytes: 0 };
+            let ops = vec![op("norm", 1.0), op("matmul", 2.0)];
+            bench.hear(&Event::OpTimes { request, position: prompt.len() as u32, ops }, self.now_ms);
         }
         let usage = Usage { generated_tokens: max_tokens, ..Usage::default() };
         let reason = FinishReason::Length;
@@ -115,4 +120,16 @@ fn a_stop_cancels_what_runs_and_keeps_what_was_measured() {
     assert_eq!(bench.stop(), [2, 3].map(|request| Request::Cancel { request }));
     assert!(bench.is_over() && bench.failure().is_none());
     assert_eq!(bench.results().len(), 1);
+}
+
+#[test]
+fn operations_are_timed_last_and_once() {
+    let plan = Plan { without_cache: false, time_ops: true, ..plan() };
+    let (mut toy, mut bench) = (Toy::new(), Bench::new(plan, 100));
+    assert_eq!(bench.progress().unwrap().n_runs, 4);
+    toy.answer(&mut bench);
+    assert_eq!(toy.asked, [(5, 3, true), (5, 4, true), (5, 4, true), (5, 2, true)]);
+    let ops = bench.ops().unwrap();
+    assert_eq!((ops.position, ops.ops[0].name.as_str(), ops.sum_ms()), (5, "matmul", 3.0));
+    assert_eq!(bench.results().len(), 1, "what is timed by operation is no measurement");
 }

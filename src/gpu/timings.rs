@@ -11,6 +11,8 @@ use crate::plan::batch::Batch;
 
 /// Timestamps that a query set may hold, by WebGPU.
 const MAX_QUERIES: usize = 4096;
+/// An odd number of runs has a median.
+const RUNS: usize = 5;
 
 /// All dispatches of one kind in a step.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,12 +28,20 @@ pub struct OpTime {
 }
 
 impl GpuModel {
-    /// Runs a batch once and times its dispatches; what they compute goes nowhere. Empty where the adapter has no
-    /// timestamps.
+    /// Runs a batch that was computed again and again, and times its dispatches: the median of each operation. Empty where
+    /// the adapter has no timestamps.
     pub async fn time_ops(&mut self, batch: &Batch) -> Result<Vec<OpTime>, GpuError> {
         if !self.gpu.has_timestamps() {
             return Ok(Vec::new());
         }
+        let mut runs = Vec::with_capacity(RUNS);
+        for _ in 0..RUNS {
+            runs.push(self.time_once(batch).await?);
+        }
+        Ok(medians(&runs))
+    }
+
+    async fn time_once(&mut self, batch: &Batch) -> Result<Vec<OpTime>, GpuError> {
         let is_run = |dispatch: &&Compiled| n_rows(batch, dispatch.rows) > 0;
         let n_timed = self.compiled.iter().filter(is_run).take(MAX_QUERIES / 2).count();
         let n_queries = (2 * n_timed as u32).max(2);
@@ -92,9 +102,33 @@ impl GpuModel {
     }
 }
 
+/// Of each operation the median of its runs, which are alike but for their times.
+fn medians(runs: &[Vec<OpTime>]) -> Vec<OpTime> {
+    let Some(first) = runs.first() else { return Vec::new() };
+    let median = |(op_idx, op): (usize, &OpTime)| {
+        let mut times: Vec<f64> = runs.iter().map(|run| run[op_idx].ms).collect();
+        times.sort_by(f64::total_cmp);
+        OpTime { ms: times[times.len() / 2], ..op.clone() }
+    };
+    first.iter().enumerate().map(median).collect()
+}
+
 impl Gpu {
     /// Whether steps can be timed by operation here.
     pub fn has_timestamps(&self) -> bool {
         self.device.features().contains(wgpu::Features::TIMESTAMP_QUERY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_s_time_is_the_median_of_its_runs() {
+        let op = |name: &str, ms| OpTime { name: name.into(), dispatches: 2, ms, weight_bytes: 3 };
+        let runs = [1.0, 9.0, 3.0].map(|ms| vec![op("norm", 0.5), op("matmul", ms)]);
+        assert_eq!(medians(&runs), [op("norm", 0.5), op("matmul", 3.0)]);
+        assert!(medians(&[]).is_empty());
     }
 }

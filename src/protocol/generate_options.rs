@@ -107,6 +107,9 @@ pub struct GenerateOptions {
     pub skip_special_tokens: bool,
     /// Use what the cache holds of the prompt's beginning; without it the whole prompt is computed.
     pub reuse_prefix: bool,
+    /// Time a decode step by operation, where the adapter has a clock and the sequence runs alone, and tell of it by
+    /// [`Event::OpTimes`](super::Event::OpTimes).
+    pub time_ops: bool,
 }
 
 impl Default for GenerateOptions {
@@ -133,6 +136,7 @@ impl Default for GenerateOptions {
             prompt_logprobs: None,
             skip_special_tokens: true,
             reuse_prefix: true,
+            time_ops: false,
         }
     }
 }

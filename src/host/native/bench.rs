@@ -47,11 +47,17 @@ fn plan(arguments: &Arguments) -> Plan {
         max_tokens: or(&arguments.answer_tokens, default.max_tokens),
         sequences: or(&arguments.sequences, default.sequences),
         without_cache: arguments.no_cache,
+        time_ops: false,
     }
 }
 
 async fn speed(arguments: &Arguments) -> Result<(), CliError> {
-    let plan = plan(arguments);
+    let report = measured(arguments, plan(arguments)).await?;
+    if arguments.json { output::put_json(&report) } else { output::put(&table(&report.results)) }
+}
+
+/// Measures what a plan says.
+pub(super) async fn measured(arguments: &Arguments, plan: Plan) -> Result<Report, CliError> {
     let opened = Opened::open(arguments).await?;
     for max_tokens in &plan.max_tokens {
         opened.check_sampling(&bench::sampling(*max_tokens))?;
@@ -64,13 +70,8 @@ async fn speed(arguments: &Arguments) -> Result<(), CliError> {
     let mut bench = Bench::new(plan, running.info.vocab_size as usize);
     measure(&mut running, &mut bench).await?;
     output::progress("");
-    let results = bench.results().to_vec();
-    if arguments.json {
-        let date = strftime((surroundings().unix_secs)(), "%F");
-        output::put_json(&Report::new(&running.info, &arguments.load, date, results))
-    } else {
-        output::put(&table(&results))
-    }
+    let date = strftime((surroundings().unix_secs)(), "%F");
+    Ok(Report::new(&running.info, &arguments.load, date, &bench))
 }
 
 /// Asks what is due and tells what comes, until nothing is due.

@@ -9,6 +9,7 @@ use crate::{
     ui::{catalogue::default_options, turn::Speaker},
 };
 
+mod bench;
 mod chats;
 mod models;
 
