@@ -135,7 +135,10 @@ gpu_test!(host_time, async {
         mean(|time| time.read_ms),
     ));
     assert_eq!(times.len(), N_STEPS);
-    assert!(n_dispatches as usize >= 5 * N_LAYERS, "{n_dispatches} dispatches are not those of {N_LAYERS} layers");
+    assert!(
+        n_dispatches as usize >= 5 * N_LAYERS,
+        "{n_dispatches} dispatches are not those of {N_LAYERS} layers"
+    );
     assert_eq!(after.submits - before.submits, after.steps - before.steps);
     assert_eq!(after.host_writes - before.host_writes, after.steps - before.steps);
     assert_eq!(after.gpu_objects, before.gpu_objects, "a step makes no GPU object");
