@@ -68,7 +68,8 @@ fn plan(shape: &Shape) -> Plan {
 
 fn lowered(plan: &Plan, variant: Variant) -> Vec<Dispatch> {
     let layout = Layout::new(plan, &CAPACITY, 1 << 27).unwrap();
-    lower(plan, &layout, Target { variant, max_matrix_bytes: 1 << 27 }).unwrap().dispatches
+    let target = Target { variant, max_matrix_bytes: 1 << 27, least_large_groups: 64 };
+    lower(plan, &layout, target).unwrap().dispatches
 }
 
 /// Dispatches of a decode step: in the layer, and outside it.

@@ -304,3 +304,74 @@ gpu_test!(a_row_alone_has_the_bits_it_has_in_a_crowd, async {
         }
     }
 });
+
+gpu_test!(large_tiles_of_prompts_have_the_bits_of_small_ones, async {
+    // Two prompts together, so that tiles hold rows of both; neither rows nor outputs fill the last tile.
+    let capacity = Capacity { prefill_rows: 160, ..CAPACITY };
+    let mut batch = Batch::default();
+    for sequence in 0..2 {
+        let at = batch.push_sequence(vec![blocks(sequence)]);
+        for position in 0..70 {
+            batch.push_row(
+                RowKind::Prefill,
+                at,
+                (position * 7 + sequence as u32) % 31,
+                position,
+                position >= 64,
+            );
+        }
+    }
+    for i in run_here([0, 3, 4, 6, 7, 8, 9, 10, 11, 13], &[3, 10]) {
+        let random = RandomModel::new(&SHAPES[i], 5);
+        let mut found = Vec::new();
+        for least_large_groups in [u32::MAX, 1] {
+            let gpu = device(Variant::Workgroup).await.with_least_large_groups(least_large_groups);
+            let mut model =
+                GpuModel::new(Rc::new(gpu), random.plan.clone(), capacity, 32 * 32).await.unwrap();
+            random.write(&model, 7);
+            let ticket = model.submit(&batch);
+            let logits = model.read(ticket).await.unwrap();
+            let hidden = model.read_activations(Buffer::Hidden).await.unwrap();
+            found.push(logits.iter().chain(&hidden).map(|v| v.to_bits()).collect::<Vec<_>>());
+        }
+        assert!(found[0].iter().any(|bits| *bits != 0), "something was computed");
+        assert!(found[0] == found[1], "shape {i}");
+    }
+});
+
+gpu_test!(a_prompt_has_the_same_bits_however_it_is_cut_into_chunks, async {
+    for variant in VARIANTS {
+        for i in run_here([2, 3, 6, 8, 10, 11, 13, 14], &[3, 13]) {
+            let random = RandomModel::new(&SHAPES[i], 5);
+            let mut model = load(device(variant).await, &random).await;
+            let mut found: Vec<Vec<u32>> = Vec::new();
+            // Beside another prompt, whose rows come before.
+            for (cuts, n_before) in [(vec![0, 64, 90], 0), (vec![0, 1, 32, 49, 90], 3), (vec![0, 33, 90], 7)]
+            {
+                let mut logits = Vec::new();
+                for cut in cuts.windows(2) {
+                    let mut batch = Batch::default();
+                    let other = batch.push_sequence(vec![blocks(1)]);
+                    for position in 0..n_before {
+                        batch.push_row(RowKind::Prefill, other, 3, position, false);
+                    }
+                    let at = batch.push_sequence(vec![blocks(0)]);
+                    for position in cut[0]..cut[1] {
+                        batch.push_row(
+                            RowKind::Prefill,
+                            at,
+                            position * 7 % 31,
+                            position,
+                            position % 16 == 15,
+                        );
+                    }
+                    let ticket = model.submit(&batch);
+                    logits.extend(model.read(ticket).await.unwrap());
+                }
+                found.push(logits.iter().map(|v| v.to_bits()).collect());
+            }
+            assert!(found[0].iter().any(|bits| *bits != 0), "something was computed");
+            assert!(found.iter().all(|bits| *bits == found[0]), "shape {i}, {variant:?}");
+        }
+    }
+});

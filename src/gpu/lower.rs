@@ -43,6 +43,18 @@ pub enum Grid {
         /// Rows a workgroup.
         rows: Option<u32>,
     },
+    /// Tiles of pairs of outputs and rows, large ones where these are enough workgroups.
+    Tiled {
+        /// Pairs a row.
+        n_pairs: u32,
+        /// So many workgroups are enough.
+        least_groups: u32,
+    },
+    /// A workgroup for each head of keys and each of the batch's attention tiles.
+    AttentionTiles {
+        /// Heads of keys.
+        n_kv_heads: u32,
+    },
     /// One invocation an item of a row, rows and items in x.
     Flat {
         /// Items a row.
@@ -161,6 +173,8 @@ pub struct Target {
     pub variant: Variant,
     /// Largest binding of a matrix in bytes.
     pub max_matrix_bytes: u64,
+    /// Prompts are computed in large tiles where these are at least so many workgroups.
+    pub least_large_groups: u32,
 }
 
 /// A plan for one device.
@@ -176,7 +190,7 @@ pub struct Lowered {
 pub fn lower(plan: &Plan, layout: &Layout, target: Target) -> Result<Lowered, LowerError> {
     check(plan)?;
     let segments = split_matrices(plan, target)?;
-    let dispatches = ops::dispatches(plan, layout, target.variant, &segments);
+    let dispatches = ops::dispatches(plan, layout, target, &segments);
     Ok(Lowered { dispatches, segments })
 }
 

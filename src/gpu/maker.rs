@@ -8,7 +8,7 @@ use std::rc::Rc;
 use super::buffers::Buffers;
 use super::layout::{Buffer, Capacity, Layout, Segment};
 use super::lower::{Constants, Dispatch, Grid, Rows};
-use super::shader::{ShaderKey, TILES};
+use super::shader::{ShaderKey, TILES, TileSize};
 use super::weights::device_bytes;
 use super::{Gpu, GpuError, batch_words};
 use crate::plan::Plan;
@@ -33,7 +33,7 @@ pub(super) struct MatrixBuffers {
 pub(super) struct Compiled {
     pub(super) rows: Rows,
     pub(super) grid: Grid,
-    /// One a tile, or one.
+    /// One a tile or tile size, or one.
     pub(super) pipelines: Vec<Rc<wgpu::ComputePipeline>>,
     pub(super) bind_group: wgpu::BindGroup,
 }
@@ -274,12 +274,15 @@ impl<'a> Pipelines<'a> {
         Self { device, layout: device.create_pipeline_layout(&descriptor), made: HashMap::new() }
     }
 
-    /// A matmul's pipelines, one a tile, or the one of another kernel.
+    /// A matmul's pipelines, one a tile or tile size, or the one of another kernel.
     fn of(&mut self, shader: ShaderKey) -> Vec<Rc<wgpu::ComputePipeline>> {
         match shader {
             ShaderKey::Matmul(variant, block, _, emit) => {
                 TILES.map(|tile| self.make(ShaderKey::Matmul(variant, block, tile, emit))).to_vec()
             }
+            ShaderKey::MatmulTiled(block, emit, _) => [TileSize::Small, TileSize::Large]
+                .map(|size| self.make(ShaderKey::MatmulTiled(block, emit, size)))
+                .to_vec(),
             other => vec![self.make(other)],
         }
     }

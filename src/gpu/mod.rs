@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use crate::gpu::shader::Variant;
 use buffers::Live;
-use lower::LowerError;
+use lower::{LowerError, Target};
 
+mod attention_sums;
 pub mod batch_words;
 #[cfg(target_arch = "wasm32")]
 mod browser;
@@ -19,6 +20,10 @@ pub mod model;
 mod serial_tile;
 pub mod shader;
 pub mod weights;
+
+/// Large tiles of a prompt's matmuls use what they load more often, small ones give idle cores something to do: a GPU
+/// of today has some dozens.
+const LEAST_LARGE_GROUPS: u32 = 64;
 
 /// Why the GPU cannot do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -103,6 +108,7 @@ pub struct Gpu {
     summary: AdapterSummary,
     variant: Variant,
     max_matrix_bytes: u64,
+    least_large_groups: u32,
     fault: Arc<Mutex<Option<GpuError>>>,
     live: Arc<Live>,
 }
@@ -152,7 +158,17 @@ impl Gpu {
         let variant = if summary.is_software { Variant::Serial } else { Variant::Workgroup };
         let limits = device.limits();
         let max_matrix_bytes = max_binding_bytes(&limits);
-        Ok(Self { device, queue, limits, summary, variant, max_matrix_bytes, fault, live: Arc::default() })
+        Ok(Self {
+            device,
+            queue,
+            limits,
+            summary,
+            variant,
+            max_matrix_bytes,
+            least_large_groups: LEAST_LARGE_GROUPS,
+            fault,
+            live: Arc::default(),
+        })
     }
 
     /// Chooses the kernels of the other kind of adapter: both must be right on every adapter.
@@ -183,6 +199,17 @@ impl Gpu {
     /// Splits matrices as an adapter with smaller bindings would.
     pub fn with_max_matrix_bytes(self, max_matrix_bytes: u64) -> Self {
         Self { max_matrix_bytes, ..self }
+    }
+
+    /// Computes prompts in large tiles where these are so many workgroups.
+    pub fn with_least_large_groups(self, least_large_groups: u32) -> Self {
+        Self { least_large_groups, ..self }
+    }
+
+    /// What lowering has to know.
+    pub fn target(&self) -> Target {
+        let Self { variant, max_matrix_bytes, least_large_groups, .. } = *self;
+        Target { variant, max_matrix_bytes, least_large_groups }
     }
 
     /// Largest buffer in bytes.

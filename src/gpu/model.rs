@@ -10,10 +10,10 @@ use futures_channel::oneshot;
 
 use super::buffers::Buffers;
 use super::layout::{Buffer, Capacity, Layout};
-use super::lower::{Grid, Rows, Target, lower};
+use super::lower::{Grid, Rows, lower};
 use super::maker::{Activations, Compiled, Maker, MatrixBuffers};
 use super::serial_tile::pairs_for;
-use super::shader::{GRID_LIMIT, TILES, Variant, WORKGROUP, tile_for};
+use super::shader::{GRID_LIMIT, TILES, TileSize, Variant, WORKGROUP, tile_for};
 use super::weights::{device_bytes, file_row_bytes, repack};
 use super::{Gpu, GpuError, batch_words};
 use crate::plan::batch::{BLOCK_TOKENS, Batch};
@@ -79,7 +79,7 @@ impl GpuModel {
     ) -> Result<Self, GpuError> {
         let max_binding_bytes = gpu.max_binding_bytes();
         let layout = Layout::new(&plan, &capacity, max_binding_bytes)?;
-        let target = Target { variant: gpu.variant(), max_matrix_bytes: gpu.max_matrix_bytes() };
+        let target = gpu.target();
         let lowered = lower(&plan, &layout, target)?;
         let mut maker = Maker { gpu: &gpu, n_objects: 0, buffers: Buffers::new(&gpu.live) };
         let (matrices, weight_bytes) = maker.matrices(&plan, lowered.segments).await?;
@@ -270,16 +270,18 @@ impl GpuModel {
     fn record(&self, batch: &Batch, compiled: &[Compiled], encoder: &mut wgpu::CommandEncoder) -> u64 {
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         let mut n_dispatches = 0;
+        let tile_rows = batch_words::attention_tile_rows(&self.plan.sizes);
+        let n_attention_tiles = batch_words::attention_tiles(batch, tile_rows).count() as u32;
         for dispatch in compiled {
             let n_rows = n_rows(batch, dispatch.rows);
             if n_rows == 0 {
                 continue;
             }
-            let tile = tile_for(n_rows);
-            let tile_idx = TILES.iter().position(|t| *t == tile).expect("tile_for gives a tile");
-            let pipeline = dispatch.pipelines.get(tile_idx).unwrap_or(&dispatch.pipelines[0]);
-            let [x, y, z] = workgroups(dispatch.grid, n_rows as u32, tile);
-            pass.set_pipeline(pipeline);
+            let (pipeline, [x, y, z]) = match dispatch.grid {
+                Grid::AttentionTiles { n_kv_heads } => (0, [n_kv_heads, n_attention_tiles, 1]),
+                grid => workgroups(grid, n_rows as u32),
+            };
+            pass.set_pipeline(dispatch.pipelines.get(pipeline).unwrap_or(&dispatch.pipelines[0]));
             pass.set_bind_group(0, &dispatch.bind_group, &[]);
             pass.dispatch_workgroups(x, y, z);
             n_dispatches += 1;
@@ -306,7 +308,8 @@ impl Device for GpuModel {
         );
         assert!(batch.logit_rows.len() <= self.capacity.logit_rows, "the scheduler knows the capacity");
         let mut words = std::mem::take(&mut self.words);
-        batch_words::encode(batch, self.plan.caches.len(), &mut words);
+        let tile_rows = batch_words::attention_tile_rows(&self.plan.sizes);
+        batch_words::encode(batch, self.plan.caches.len(), tile_rows, &mut words);
         self.gpu.queue.write_buffer(&self.activations.batch, 0, bytemuck::cast_slice(&words));
         self.words = words;
 
@@ -399,17 +402,28 @@ impl Gpu {
     }
 }
 
-fn workgroups(grid: Grid, n_rows: u32, tile: u32) -> [u32; 3] {
+/// Which of a dispatch's pipelines, and how many workgroups of it.
+fn workgroups(grid: Grid, n_rows: u32) -> (usize, [u32; 3]) {
     let wide = |groups: u32| (groups.min(GRID_LIMIT), groups.div_ceil(GRID_LIMIT).max(1));
+    let tile = tile_for(n_rows as usize);
+    let by_tile = TILES.iter().position(|t| *t == tile).expect("tile_for gives a tile");
     match grid {
-        Grid::Items { n_items } => [n_items.div_ceil(WORKGROUP), n_rows, 1],
+        Grid::Items { n_items } => (0, [n_items.div_ceil(WORKGROUP), n_rows, 1]),
         Grid::Pairs { n_pairs } => {
-            [n_pairs.div_ceil(pairs_for(tile)).div_ceil(WORKGROUP), n_rows.div_ceil(tile), 1]
+            let x = n_pairs.div_ceil(pairs_for(tile)).div_ceil(WORKGROUP);
+            (by_tile, [x, n_rows.div_ceil(tile), 1])
         }
         Grid::Groups { n_items, items, rows } => {
             let (x, z) = wide(n_items.div_ceil(items));
-            [x, n_rows.div_ceil(rows.unwrap_or(tile)), z]
+            (by_tile, [x, n_rows.div_ceil(rows.unwrap_or(tile)), z])
         }
-        Grid::Flat { n_items } => [(n_rows * n_items).div_ceil(WORKGROUP), 1, 1],
+        Grid::Tiled { n_pairs, least_groups } => {
+            let size = TileSize::for_size(n_pairs, n_rows, least_groups);
+            let [pairs, rows] = size.pairs_and_rows();
+            let (x, z) = wide(n_pairs.div_ceil(pairs));
+            (size as usize, [x, n_rows.div_ceil(rows), z])
+        }
+        Grid::AttentionTiles { .. } => unreachable!("their number is the batch's"),
+        Grid::Flat { n_items } => (0, [(n_rows * n_items).div_ceil(WORKGROUP), 1, 1]),
     }
 }

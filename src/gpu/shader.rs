@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use super::serial_tile;
+use super::{attention_sums, serial_tile};
 use crate::format::block::BlockType;
 /// Block types that kernels decode: all that the processor does.
 pub use crate::format::decode::DECODED as BLOCK_TYPES;
@@ -26,6 +26,32 @@ pub enum Variant {
     Serial,
     /// Workgroups that share work through workgroup memory: real GPUs.
     Workgroup,
+}
+
+/// How much a workgroup of `matmul_tiled` computes. Both add in the same order, so this is a choice of speed alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TileSize {
+    /// 16 pairs of outputs for 32 rows: more workgroups where there is little to do.
+    Small,
+    /// 32 pairs of outputs for 64 rows: each staged value is used twice as often.
+    Large,
+}
+
+impl TileSize {
+    /// Pairs of outputs and rows of a workgroup.
+    pub fn pairs_and_rows(self) -> [u32; 2] {
+        match self {
+            Self::Small => [16, 32],
+            Self::Large => [32, 64],
+        }
+    }
+
+    /// The large one, where it leaves the device at least so many workgroups.
+    pub fn for_size(n_pairs: u32, n_rows: u32, least_groups: u32) -> Self {
+        let [pairs, rows] = Self::Large.pairs_and_rows();
+        let n_groups = n_pairs.div_ceil(pairs) * n_rows.div_ceil(rows);
+        if n_groups >= least_groups { Self::Large } else { Self::Small }
+    }
 }
 
 /// What a matmul does with its outputs.
@@ -59,10 +85,12 @@ pub enum ShaderKey {
     Rotate(Variant, KvType, u32),
     /// Attention from the cache.
     Attend(Variant, KvType, u32),
+    /// The same for some rows of a prompt together: on real GPUs.
+    AttendTiled(KvType, u32),
     /// A matmul in tiles of 1, 2, 4 or 8 rows: decode, logits, and prefill on software adapters.
     Matmul(Variant, BlockType, u32, Emit),
     /// A matmul that stages its sides in workgroup memory: prefill on real GPUs.
-    MatmulTiled(BlockType, Emit),
+    MatmulTiled(BlockType, Emit, TileSize),
 }
 
 impl ShaderKey {
@@ -76,9 +104,11 @@ impl ShaderKey {
             Self::Rotate(Variant::Workgroup, ..) => "rotate_reduce",
             Self::Attend(Variant::Serial, ..) => "attend_serial",
             Self::Attend(Variant::Workgroup, ..) => "attend_reduce",
+            Self::AttendTiled(..) => "attend_tiled",
             Self::Matmul(Variant::Serial, ..) => "matmul_serial",
             Self::Matmul(Variant::Workgroup, ..) => "matmul_reduce",
-            Self::MatmulTiled(..) => "matmul_tiled",
+            Self::MatmulTiled(.., TileSize::Small) => "matmul_tiled",
+            Self::MatmulTiled(.., TileSize::Large) => "matmul_tiled_large",
         }
     }
 
@@ -100,19 +130,20 @@ impl ShaderKey {
         match self {
             Self::Rotate(_, _, head_dim)
             | Self::Attend(_, _, head_dim)
+            | Self::AttendTiled(_, head_dim)
             | Self::Matmul(_, _, _, Emit::Qkv { head_dim, .. })
-            | Self::MatmulTiled(_, Emit::Qkv { head_dim, .. }) => Some(head_dim),
+            | Self::MatmulTiled(_, Emit::Qkv { head_dim, .. }, _) => Some(head_dim),
             Self::Embed(_) | Self::Norm(_) | Self::Matmul(..) | Self::MatmulTiled(..) => None,
         }
     }
 
     fn pieces(self) -> Vec<Cow<'static, str>> {
-        if let Self::Matmul(Variant::Serial, _, tile, _) = self {
-            let mut pieces: Vec<_> = self.files().into_iter().map(Cow::Borrowed).collect();
-            pieces.push(Cow::Owned(serial_tile::text(tile)));
-            return pieces;
-        }
-        self.files().into_iter().map(Cow::Borrowed).collect()
+        let made = match self {
+            Self::Matmul(Variant::Serial, _, tile, _) => Some(serial_tile::text(tile)),
+            Self::AttendTiled(_, head_dim) => Some(attention_sums::text(head_dim)),
+            _ => None,
+        };
+        self.files().into_iter().map(Cow::Borrowed).chain(made.map(Cow::Owned)).collect()
     }
 
     fn files(self) -> Vec<&'static str> {
@@ -145,6 +176,10 @@ impl ShaderKey {
                     Variant::Workgroup => include_str!("kernels/attend_reduce.wgsl"),
                 });
             }
+            Self::AttendTiled(kv, _) => {
+                pieces.extend(kv_texts(kv));
+                pieces.push(include_str!("kernels/attend_tiled.wgsl"));
+            }
             Self::Matmul(variant, block, tile, emit) => {
                 pieces.extend(block_texts(block));
                 push_emit(&mut pieces, emit);
@@ -156,10 +191,13 @@ impl ShaderKey {
                     }
                 }
             }
-            Self::MatmulTiled(block, emit) => {
+            Self::MatmulTiled(block, emit, size) => {
                 pieces.extend(block_texts(block));
                 push_emit(&mut pieces, emit);
-                pieces.push(include_str!("kernels/matmul_tiled.wgsl"));
+                pieces.push(match size {
+                    TileSize::Small => include_str!("kernels/matmul_tiled.wgsl"),
+                    TileSize::Large => include_str!("kernels/matmul_tiled_large.wgsl"),
+                });
             }
         }
         pieces
@@ -177,10 +215,13 @@ impl ShaderKey {
             keys.extend(kv_types.map(|kv| Self::Attend(variant, kv, head_dim)));
             keys.extend(kv_types.map(|kv| Self::Rotate(variant, kv, head_dim)));
         }
+        keys.extend(kv_types.map(|kv| Self::AttendTiled(kv, head_dim)));
         for block in BLOCK_TYPES {
             keys.push(Self::Embed(block));
             for emit in &emits {
-                keys.push(Self::MatmulTiled(block, *emit));
+                keys.extend(
+                    [TileSize::Small, TileSize::Large].map(|size| Self::MatmulTiled(block, *emit, size)),
+                );
                 for variant in variants {
                     keys.extend(TILES.map(|tile| Self::Matmul(variant, block, tile, *emit)));
                 }

@@ -56,6 +56,9 @@ fn slot_of(row: u32) -> u32 { return batch[batch[6] + constants.cache * batch[9]
 fn block_table_of(row: u32) -> u32 { return batch[batch[7] + constants.cache * batch[9] + row]; }
 fn logit_row(i: u32) -> u32 { return batch[batch[8] + i]; }
 
+// First row and number of rows of a tile of `attend_tiled`.
+fn attention_tile(i: u32) -> vec2<u32> { return vec2<u32>(batch[batch[10] + 2u * i], batch[batch[10] + 2u * i + 1u]); }
+
 // Rows of the kind this dispatch computes.
 fn n_kind_rows() -> u32 {
     if (constants.rows == DECODE) { return n_decode(); }

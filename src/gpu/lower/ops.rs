@@ -2,9 +2,10 @@
 //!
 //! Invariant: the dispatches of an operation depend on nothing but the operation, so a step can be counted from its plan.
 
-use super::{Constants, Dispatch, Grid, NONE, Rows};
+use super::{Constants, Dispatch, Grid, NONE, Rows, Target};
+use crate::gpu::batch_words::attention_tile_rows;
 use crate::gpu::layout::{Buffer, Layout, Region, Segment};
-use crate::gpu::shader::{Emit, ShaderKey, Variant};
+use crate::gpu::shader::{Emit, ShaderKey, TileSize, Variant};
 use crate::plan::{
     Activation, MatrixId, Nonlinearity, Norm, NormKind, Op, Plan, RotaryPairs, Rotation, VectorId,
 };
@@ -12,7 +13,7 @@ use crate::plan::{
 struct Lowering<'a> {
     plan: &'a Plan,
     layout: &'a Layout,
-    variant: Variant,
+    target: Target,
     segments: &'a [Vec<Segment>],
     dispatches: Vec<Dispatch>,
 }
@@ -33,10 +34,10 @@ struct Projection {
 pub(super) fn dispatches(
     plan: &Plan,
     layout: &Layout,
-    variant: Variant,
+    target: Target,
     segments: &[Vec<Segment>],
 ) -> Vec<Dispatch> {
-    let mut lowering = Lowering { plan, layout, variant, segments, dispatches: Vec::new() };
+    let mut lowering = Lowering { plan, layout, target, segments, dispatches: Vec::new() };
     for op in &plan.ops {
         if matches!(op, Op::Logits { .. }) {
             lowering.op(op, Rows::Logits);
@@ -174,14 +175,14 @@ impl Lowering<'_> {
             ..self.with_bias(norm.bias, rows)
         };
         self.dispatches.push(Dispatch {
-            shader: ShaderKey::Norm(self.variant),
+            shader: ShaderKey::Norm(self.target.variant),
             rows,
             constants,
             inputs: from.buffer,
             outputs: to.buffer,
             matrix: None,
             layer: None,
-            grid: match self.variant {
+            grid: match self.target.variant {
                 Variant::Serial => Grid::Items { n_items: width / 32 },
                 Variant::Workgroup => Grid::Groups { n_items: 1, items: 1, rows: Some(1) },
             },
@@ -252,7 +253,7 @@ impl Lowering<'_> {
         };
         let n_items = (sizes.n_heads + 2 * sizes.n_kv_heads) as u32;
         self.dispatches.push(Dispatch {
-            shader: ShaderKey::Rotate(self.variant, self.plan.kv, sizes.head_dim as u32),
+            shader: ShaderKey::Rotate(self.target.variant, self.plan.kv, sizes.head_dim as u32),
             rows,
             constants,
             inputs: self.layout.projected.buffer,
@@ -264,7 +265,7 @@ impl Lowering<'_> {
     }
 
     fn grid_of_heads(&self, n_items: u32) -> Grid {
-        match self.variant {
+        match self.target.variant {
             Variant::Serial => Grid::Flat { n_items },
             Variant::Workgroup => Grid::Groups { n_items, items: 1, rows: Some(1) },
         }
@@ -282,15 +283,26 @@ impl Lowering<'_> {
             softcap: softcap.unwrap_or(0.0),
             ..self.of_cache(layer, self.constants(rows))
         };
+        let head_dim = sizes.head_dim as u32;
+        let tiled = rows == Rows::Prefill
+            && self.target.variant == Variant::Workgroup
+            && attention_tile_rows(&sizes) > 0;
+        let (shader, grid) = if tiled {
+            let n_kv_heads = sizes.n_kv_heads as u32;
+            (ShaderKey::AttendTiled(self.plan.kv, head_dim), Grid::AttentionTiles { n_kv_heads })
+        } else {
+            let shader = ShaderKey::Attend(self.target.variant, self.plan.kv, head_dim);
+            (shader, self.grid_of_heads(sizes.n_heads as u32))
+        };
         self.dispatches.push(Dispatch {
-            shader: ShaderKey::Attend(self.variant, self.plan.kv, sizes.head_dim as u32),
+            shader,
             rows,
             constants,
             inputs: self.layout.query.buffer,
             outputs: self.layout.attended.buffer,
             matrix: None,
             layer: Some(layer),
-            grid: self.grid_of_heads(sizes.n_heads as u32),
+            grid,
         });
     }
 
@@ -354,7 +366,7 @@ impl Lowering<'_> {
     fn matmul(&mut self, id: MatrixId, projection: Projection) {
         let Projection { emit, from, to, to_stride, layer, rows, constants: base } = projection;
         let matrix = &self.plan.matrices[id.0];
-        let tiled = rows == Rows::Prefill && self.variant == Variant::Workgroup;
+        let tiled = rows == Rows::Prefill && self.target.variant == Variant::Workgroup;
         for (i, segment) in self.segments[id.0].iter().enumerate() {
             let n_rows = segment.n_rows() as u32;
             let n_items = n_rows.div_ceil(2);
@@ -369,14 +381,14 @@ impl Lowering<'_> {
                 ..base
             };
             let (shader, grid) = if tiled {
-                let grid = Grid::Groups { n_items, items: 16, rows: Some(32) };
-                (ShaderKey::MatmulTiled(matrix.block_type, emit), grid)
+                let grid = Grid::Tiled { n_pairs: n_items, least_groups: self.target.least_large_groups };
+                (ShaderKey::MatmulTiled(matrix.block_type, emit, TileSize::Small), grid)
             } else {
-                let grid = match self.variant {
+                let grid = match self.target.variant {
                     Variant::Serial => Grid::Pairs { n_pairs: n_items },
                     Variant::Workgroup => Grid::Groups { n_items, items: 1, rows: None },
                 };
-                (ShaderKey::Matmul(self.variant, matrix.block_type, 1, emit), grid)
+                (ShaderKey::Matmul(self.target.variant, matrix.block_type, 1, emit), grid)
             };
             self.dispatches.push(Dispatch {
                 shader,
