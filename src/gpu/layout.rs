@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::lower::LowerError;
 use super::weights::row_bytes;
-use crate::plan::{Matrix, Op, Plan};
+use crate::plan::{KvType, Matrix, Op, Plan};
 
 /// Rows that start a tile: decode rows are padded to this, then come prefill rows.
 pub const TILE_ROWS: usize = 8;
@@ -58,7 +58,7 @@ pub struct Region {
 
 /// Offsets in f32 values, sizes in bytes.
 ///
-/// Where heads of q and k are normed, projections are not yet queries: they lie where queries do otherwise, and queries and
+/// Where whole heads are needed (norms of q and k, a cache in 8 bits), projections are not yet queries: they lie where queries do otherwise, and queries and
 /// what is attended change buffers with each other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
@@ -66,7 +66,7 @@ pub struct Layout {
     pub hidden: Region,
     /// In [`Buffer::Inputs`]: (rows, width)
     pub normed: Region,
-    /// In [`Buffer::Outputs`], where heads are normed: (rows, (n_heads + 2 n_kv_heads) · head_dim)
+    /// In [`Buffer::Outputs`], where whole heads are needed: (rows, (n_heads + 2 n_kv_heads) · head_dim)
     pub projected: Region,
     /// (rows, n_heads · head_dim)
     pub query: Region,
@@ -101,7 +101,7 @@ impl Layout {
         let rows = capacity.rows();
         let logit_rows = capacity.padded_logit_rows();
         let attention = sizes.n_heads * sizes.head_dim;
-        let norms_heads = has(plan, |op| matches!(op, Op::ProjectQkv { head_norms: Some(_), .. }));
+        let whole_heads = has(plan, |op| takes_whole_heads(plan, op));
         let norms_added = has(plan, |op| matches!(op, Op::ProjectAdd { post_norm: Some(_), .. }));
         let width_if = |is_used: bool, width: usize| if is_used { rows * width } else { 0 };
         let mut hidden = Regions::of(Buffer::Hidden);
@@ -110,9 +110,9 @@ impl Layout {
         let stream = hidden.take(rows * sizes.width);
         let normed = inputs.take(rows * sizes.width);
         let projected =
-            outputs.take(width_if(norms_heads, attention + 2 * sizes.n_kv_heads * sizes.head_dim));
+            outputs.take(width_if(whole_heads, attention + 2 * sizes.n_kv_heads * sizes.head_dim));
         let (queries, others) =
-            if norms_heads { (&mut inputs, &mut outputs) } else { (&mut outputs, &mut inputs) };
+            if whole_heads { (&mut inputs, &mut outputs) } else { (&mut outputs, &mut inputs) };
         let query = queries.take(rows * attention);
         let attended = others.take(rows * attention);
         let added = [
@@ -160,6 +160,12 @@ impl Layout {
         }
         Ok(layout)
     }
+}
+
+/// Whether a projection of q, k and v is finished by a dispatch that sees whole heads: their norm needs all values, and so
+/// does a scale that they share in the cache.
+pub(super) fn takes_whole_heads(plan: &Plan, op: &Op) -> bool {
+    matches!(op, Op::ProjectQkv { head_norms, .. } if head_norms.is_some() || plan.kv == KvType::Q8)
 }
 
 fn has(plan: &Plan, is_wanted: impl Fn(&Op) -> bool) -> bool {

@@ -67,7 +67,7 @@ pub enum Emit {
     Gated,
     /// Rotates q and k; k and v go to the cache.
     Qkv {
-        /// The cache's number type.
+        /// The cache's number type, one whose values stand alone.
         kv: KvType,
         /// Width of a head.
         head_dim: u32,
@@ -164,6 +164,7 @@ impl ShaderKey {
                 pieces.extend(kv_texts(kv));
                 pieces.push(include_str!("kernels/rotary.wgsl"));
                 pieces.push(include_str!("kernels/rotate_pieces.wgsl"));
+                pieces.extend(cache_texts(kv));
                 pieces.push(match variant {
                     Variant::Serial => include_str!("kernels/rotate_serial.wgsl"),
                     Variant::Workgroup => include_str!("kernels/rotate_reduce.wgsl"),
@@ -206,9 +207,10 @@ impl ShaderKey {
     /// Every key for one head width.
     pub fn all(head_dim: u32) -> Vec<Self> {
         let variants = [Variant::Serial, Variant::Workgroup];
-        let kv_types = [KvType::F16, KvType::F32];
+        let pair_types = [KvType::F16, KvType::F32];
+        let kv_types = [KvType::F16, KvType::F32, KvType::Q8];
         let mut emits = vec![Emit::Store, Emit::Add, Emit::Multiply, Emit::Gated];
-        emits.extend(kv_types.map(|kv| Emit::Qkv { kv, head_dim }));
+        emits.extend(pair_types.map(|kv| Emit::Qkv { kv, head_dim }));
         let mut keys = Vec::new();
         for variant in variants {
             keys.push(Self::Norm(variant));
@@ -246,6 +248,7 @@ fn push_emit(pieces: &mut Vec<&'static str>, emit: Emit) {
         Emit::Qkv { kv, .. } => {
             pieces.extend(kv_texts(kv));
             pieces.push(include_str!("kernels/rotary.wgsl"));
+            pieces.push(include_str!("kernels/write_pair.wgsl"));
             pieces.push(include_str!("kernels/emit_qkv.wgsl"));
         }
     }
@@ -255,8 +258,19 @@ fn kv_texts(kv: KvType) -> [&'static str; 2] {
     let values = match kv {
         KvType::F16 => include_str!("kernels/kv_f16.wgsl"),
         KvType::F32 => include_str!("kernels/kv_f32.wgsl"),
+        KvType::Q8 => include_str!("kernels/kv_q8.wgsl"),
     };
     [include_str!("kernels/kv_index.wgsl"), values]
+}
+
+/// How a head goes to the cache: pair by pair, or where its values share a scale as a whole.
+fn cache_texts(kv: KvType) -> &'static [&'static str] {
+    match kv {
+        KvType::F16 | KvType::F32 => {
+            &[include_str!("kernels/write_pair.wgsl"), include_str!("kernels/cache_pairs.wgsl")]
+        }
+        KvType::Q8 => &[include_str!("kernels/cache_q8.wgsl")],
+    }
 }
 
 fn tile_text(tile: u32) -> &'static str {

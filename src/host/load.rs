@@ -173,6 +173,7 @@ pub fn describe_files<S: Source>(
     let kv = match options.kv {
         protocol::KvType::F16 => KvType::F16,
         protocol::KvType::F32 => KvType::F32,
+        protocol::KvType::Q8 => KvType::Q8,
     };
     // The pool holds one full context, shared by all sequences.
     let context = checked_context(options.context, config.context)?;

@@ -4,7 +4,7 @@
 
 use super::{Constants, Dispatch, Grid, NONE, Rows, Target};
 use crate::gpu::batch_words::attention_tile_rows;
-use crate::gpu::layout::{Buffer, Layout, Region, Segment};
+use crate::gpu::layout::{self, Buffer, Layout, Region, Segment};
 use crate::gpu::shader::{Emit, ShaderKey, TileSize, Variant};
 use crate::plan::{
     Activation, MatrixId, Nonlinearity, Norm, NormKind, Op, Plan, RotaryPairs, Rotation, VectorId,
@@ -64,12 +64,11 @@ impl Lowering<'_> {
             Op::AddPosition { table } => self.embed(*table, 1.0, true, rows),
             Op::ProjectQkv { layer, norm, weights, bias, head_norms, rotation } => {
                 self.norm(norm, layout.hidden, layout.normed, false, rows);
-                match head_norms {
-                    None => self.project_qkv(*layer, weights, *bias, *rotation, rows),
-                    Some(norms) => {
-                        self.project_heads(weights, *bias, rows);
-                        self.rotate(*layer, norms, *rotation, rows);
-                    }
+                if layout::takes_whole_heads(self.plan, op) {
+                    self.project_heads(weights, *bias, rows);
+                    self.rotate(*layer, head_norms.as_ref(), *rotation, rows);
+                } else {
+                    self.project_qkv(*layer, weights, *bias, *rotation, rows);
                 }
             }
             Op::Attend { layer, scale, softcap } => self.attend(*layer, *scale, *softcap, rows),
@@ -239,16 +238,16 @@ impl Lowering<'_> {
         }
     }
 
-    fn rotate(&mut self, layer: usize, norms: &[Norm; 2], rotation: Option<Rotation>, rows: Rows) {
+    fn rotate(&mut self, layer: usize, norms: Option<&[Norm; 2]>, rotation: Option<Rotation>, rows: Rows) {
         let sizes = self.plan.sizes;
         let constants = Constants {
             x: self.layout.projected.start,
             x_stride: self.qkv_width() as u32,
             y: self.layout.query.start,
             y_stride: (sizes.n_heads * sizes.head_dim) as u32,
-            weight: self.layout.vectors[norms[0].weight.0],
-            key_weight: self.layout.vectors[norms[1].weight.0],
-            value: norms[0].epsilon,
+            weight: self.vector(norms.map(|[query, _]| query.weight)),
+            key_weight: self.vector(norms.map(|[_, key]| key.weight)),
+            value: norms.map_or(0.0, |[query, _]| query.epsilon),
             ..self.rotated(rotation, self.of_cache(layer, self.constants(rows)))
         };
         let n_items = (sizes.n_heads + 2 * sizes.n_kv_heads) as u32;
