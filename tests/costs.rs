@@ -113,6 +113,10 @@ fn what_an_architecture_adds_is_counted_too() {
         for (what, style, gate_up, most) in table {
             let shape = Shape { style, gate_up, ..shape([Q4_1; 3]) };
             assert_eq!(count(&plan(&shape), variant).0, most, "{what}, {variant:?}");
+            // A cache in 8 bits needs whole heads, as their norms do: one dispatch for both.
+            let with_q8 = most + usize::from(!style.head_norms);
+            let found = count(&plan(&Shape { kv: KvType::Q8, ..shape }), variant).0;
+            assert_eq!(found, with_q8, "{what}, 8-bit cache, {variant:?}");
         }
     }
 }
