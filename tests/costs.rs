@@ -16,7 +16,8 @@ use pagelm::gpu::Gpu;
 use pagelm::gpu::layout::{Capacity, Layout};
 use pagelm::gpu::lower::{Dispatch, Rows, Target, lower};
 use pagelm::gpu::model::GpuModel;
-use pagelm::gpu::shader::{ShaderKey, Variant};
+use pagelm::gpu::shader::{ShaderKey, VARIANTS, Variant};
+use pagelm::gpu::tuning::AdapterClass;
 use pagelm::plan::batch::{Batch, RowKind};
 use pagelm::plan::{Device as _, KvType, MatrixId, NormKind, Op, Plan, RotaryPairs, Sizes};
 use random_model::{LLAMA, RandomModel, Shape, Style};
@@ -67,14 +68,16 @@ fn plan(shape: &Shape) -> Plan {
 }
 
 fn lowered(plan: &Plan, variant: Variant) -> Vec<Dispatch> {
-    let layout = Layout::new(plan, &CAPACITY, 1 << 27).unwrap();
-    lower(plan, &layout, Target { variant, max_matrix_bytes: 1 << 27 }).unwrap().dispatches
+    let layout = Layout::new(plan, &CAPACITY, variant, 1 << 27).unwrap();
+    lower(plan, &layout, Target { variant, tuning: AdapterClass::Other.tuning(), max_matrix_bytes: 1 << 27 })
+        .unwrap()
+        .dispatches
 }
 
 /// Dispatches of a decode step: in the layer, and outside it.
 fn count(plan: &Plan, variant: Variant) -> (usize, usize) {
     let decode: Vec<_> = lowered(plan, variant).into_iter().filter(|d| d.rows != Rows::Prefill).collect();
-    let embed = decode.iter().filter(|d| matches!(d.shader, ShaderKey::Embed(_))).count();
+    let embed = decode.iter().filter(|d| matches!(d.shader, ShaderKey::Embed(..))).count();
     let logits = decode.iter().filter(|d| d.rows == Rows::Logits).count();
     (decode.len() - embed - logits, embed + logits)
 }
@@ -83,7 +86,7 @@ fn count(plan: &Plan, variant: Variant) -> (usize, usize) {
 fn a_layer_decodes_in_as_many_dispatches_as_stated() {
     // DESIGN.md, truth 2: 7 where q, k and v are of one block type, +1 for each further one; 4 outside the layers.
     let table = [([Q4_1, Q4_1, Q4_1], 7), ([Q4_1, Q4_1, Q8_0], 8), ([Q4_1, Q8_0, F16], 9)];
-    for variant in [Variant::Serial, Variant::Workgroup] {
+    for variant in VARIANTS {
         for (qkv, most) in table {
             let (layer, outside) = count(&plan(&shape(qkv)), variant);
             assert_eq!(layer, most, "{qkv:?}, {variant:?}");
@@ -108,7 +111,7 @@ fn what_an_architecture_adds_is_counted_too() {
         ("gemma2: a norm after each half", gemma2, [Q4_1, Q4_1], 9),
         ("gemma3: both", gemma3, [Q4_1, Q4_1], 10),
     ];
-    for variant in [Variant::Serial, Variant::Workgroup] {
+    for variant in VARIANTS {
         for (what, style, gate_up, most) in table {
             let shape = Shape { style, gate_up, ..shape([Q4_1; 3]) };
             assert_eq!(count(&plan(&shape), variant).0, most, "{what}, {variant:?}");
@@ -118,7 +121,7 @@ fn what_an_architecture_adds_is_counted_too() {
 
 #[test]
 fn weights_are_read_once_for_each_kind_and_tile_of_rows() {
-    for variant in [Variant::Serial, Variant::Workgroup] {
+    for variant in VARIANTS {
         let plan = plan(&shape([Q4_1, Q4_1, Q4_1]));
         let mut reads = vec![0; plan.matrices.len()];
         for dispatch in lowered(&plan, variant).iter().filter(|d| d.rows == Rows::Decode) {

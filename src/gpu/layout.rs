@@ -4,7 +4,9 @@
 
 use std::ops::Range;
 
+use super::attend_text::RANGE;
 use super::lower::LowerError;
+use super::shader::Variant;
 use super::weights::row_bytes;
 use crate::plan::{Matrix, Op, Plan};
 
@@ -64,6 +66,11 @@ pub struct Region {
 pub struct Layout {
     /// In [`Buffer::Hidden`]: (rows, width)
     pub hidden: Region,
+    /// In [`Buffer::Hidden`], since neither queries nor what is attended are there: what attention makes of each range of
+    /// positions that a decode row sees, where it is split: (decode rows, n_heads, ranges, head_dim + greatest total 0 0)
+    pub ranges: Region,
+    /// Most ranges that a row sees.
+    pub n_ranges: u32,
     /// In [`Buffer::Inputs`]: (rows, width)
     pub normed: Region,
     /// In [`Buffer::Outputs`], where heads are normed: (rows, (n_heads + 2 n_kv_heads) · head_dim)
@@ -96,8 +103,16 @@ pub struct Layout {
 
 impl Layout {
     /// Lays a plan out for so many rows; refuses what does not fit one binding.
-    pub fn new(plan: &Plan, capacity: &Capacity, max_binding_bytes: u64) -> Result<Self, LowerError> {
+    pub fn new(
+        plan: &Plan,
+        capacity: &Capacity,
+        variant: Variant,
+        max_binding_bytes: u64,
+    ) -> Result<Self, LowerError> {
         let sizes = &plan.sizes;
+        let most_ranges =
+            plan.caches.iter().map(|cache| n_ranges(capacity.context.saturating_sub(1), cache.window));
+        let n_ranges = if variant.shares_work() { most_ranges.max().unwrap_or(0) } else { 0 };
         let rows = capacity.rows();
         let logit_rows = capacity.padded_logit_rows();
         let attention = sizes.n_heads * sizes.head_dim;
@@ -108,6 +123,8 @@ impl Layout {
         let mut inputs = Regions::of(Buffer::Inputs);
         let mut outputs = Regions::of(Buffer::Outputs);
         let stream = hidden.take(rows * sizes.width);
+        let per_row = sizes.n_heads * n_ranges * (sizes.head_dim + 4);
+        let ranges = hidden.take(capacity.decode_rows * per_row);
         let normed = inputs.take(rows * sizes.width);
         let projected =
             outputs.take(width_if(norms_heads, attention + 2 * sizes.n_kv_heads * sizes.head_dim));
@@ -128,6 +145,8 @@ impl Layout {
         let rotaries = plan.rotaries.iter().map(|_| tables.take(rotary_len)).collect();
         let layout = Self {
             hidden: stream,
+            ranges,
+            n_ranges: n_ranges as u32,
             normed,
             projected,
             query,
@@ -144,7 +163,7 @@ impl Layout {
             tables_bytes: tables.bytes(),
         };
         let buffers = [
-            ("the residual stream", layout.hidden_bytes),
+            ("the residual stream and attention to so long a context", layout.hidden_bytes),
             ("the activations", layout.inputs_bytes),
             ("the logits and activations", layout.outputs_bytes),
             ("the table of rotary positions", layout.tables_bytes),
@@ -160,6 +179,13 @@ impl Layout {
         }
         Ok(layout)
     }
+}
+
+/// Ranges of [`RANGE`] positions that a row at a position sees; most of a window's are seen where it begins inside of one.
+pub(super) fn n_ranges(position: usize, window: Option<usize>) -> usize {
+    let range = RANGE as usize;
+    let all = position / range + 1;
+    window.map_or(all, |window| all.min(window.saturating_sub(2) / range + 2))
 }
 
 fn has(plan: &Plan, is_wanted: impl Fn(&Op) -> bool) -> bool {

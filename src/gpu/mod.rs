@@ -5,9 +5,11 @@
 use std::sync::{Arc, Mutex};
 
 use crate::gpu::shader::Variant;
+use crate::gpu::tuning::AdapterClass;
 use buffers::Live;
 use lower::LowerError;
 
+mod attend_text;
 pub mod batch_words;
 #[cfg(target_arch = "wasm32")]
 mod browser;
@@ -15,9 +17,11 @@ pub mod buffers;
 pub mod layout;
 pub mod lower;
 mod maker;
+mod matvec_text;
 pub mod model;
 mod serial_tile;
 pub mod shader;
+pub mod tuning;
 pub mod weights;
 
 /// Why the GPU cannot do what was asked.
@@ -102,6 +106,7 @@ pub struct Gpu {
     limits: wgpu::Limits,
     summary: AdapterSummary,
     variant: Variant,
+    class: AdapterClass,
     max_matrix_bytes: u64,
     fault: Arc<Mutex<Option<GpuError>>>,
     live: Arc<Live>,
@@ -134,8 +139,11 @@ impl Gpu {
         limits: Option<wgpu::Limits>,
     ) -> Result<Self, GpuError> {
         let summary = summarize(&adapter);
+        let info = adapter.get_info();
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("pagelm"),
+            // A browser's is asked for in www/engine_worker.js: wgpu does not pass it on.
+            required_features: adapter.features() & wgpu::Features::SUBGROUP,
             required_limits: limits.unwrap_or_else(|| adapter.limits()),
             ..Default::default()
         };
@@ -149,15 +157,40 @@ impl Gpu {
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| record(&on_error, refused(&error))));
         let on_loss = Arc::clone(&fault);
         device.set_device_lost_callback(move |_, reason| record(&on_loss, GpuError::Lost { reason }));
-        let variant = if summary.is_software { Variant::Serial } else { Variant::Workgroup };
+        let variant = match has_subgroups(&device) {
+            _ if summary.is_software => Variant::Serial,
+            true => Variant::Subgroup,
+            false => Variant::Workgroup,
+        };
+        let class = AdapterClass::of(&summary.name, info.device_type);
         let limits = device.limits();
         let max_matrix_bytes = max_binding_bytes(&limits);
-        Ok(Self { device, queue, limits, summary, variant, max_matrix_bytes, fault, live: Arc::default() })
+        let live = Arc::default();
+        Ok(Self { device, queue, limits, summary, variant, class, max_matrix_bytes, fault, live })
     }
 
-    /// Chooses the kernels of the other kind of adapter: both must be right on every adapter.
+    /// Chooses the kernels of another kind of adapter: all must be right on every adapter.
+    ///
+    /// # Panics
+    /// If they need subgroups and the device has none.
     pub fn with_variant(self, variant: Variant) -> Self {
+        assert!(variant != Variant::Subgroup || has_subgroups(&self.device), "the device has no subgroups");
         Self { variant, ..self }
+    }
+
+    /// Cuts work as for adapters of another class.
+    pub fn with_class(self, class: AdapterClass) -> Self {
+        Self { class, ..self }
+    }
+
+    /// What work is cut for.
+    pub fn class(&self) -> AdapterClass {
+        self.class
+    }
+
+    /// Whether kernels may use subgroups.
+    pub fn has_subgroups(&self) -> bool {
+        has_subgroups(&self.device)
     }
 
     /// The adapter.
@@ -210,6 +243,13 @@ impl Gpu {
     pub fn fault(&self) -> Option<GpuError> {
         self.fault.lock().expect("no holder of this lock panics").clone()
     }
+}
+
+fn has_subgroups(device: &wgpu::Device) -> bool {
+    #[cfg(target_arch = "wasm32")]
+    return browser::has_subgroups(device);
+    #[cfg(not(target_arch = "wasm32"))]
+    device.features().contains(wgpu::Features::SUBGROUP)
 }
 
 fn max_binding_bytes(limits: &wgpu::Limits) -> u64 {

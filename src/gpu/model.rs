@@ -9,7 +9,7 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use super::buffers::Buffers;
-use super::layout::{Buffer, Capacity, Layout};
+use super::layout::{Buffer, Capacity, Layout, n_ranges};
 use super::lower::{Grid, Rows, Target, lower};
 use super::maker::{Activations, Compiled, Maker, MatrixBuffers};
 use super::serial_tile::pairs_for;
@@ -78,8 +78,12 @@ impl GpuModel {
         kv_tokens: usize,
     ) -> Result<Self, GpuError> {
         let max_binding_bytes = gpu.max_binding_bytes();
-        let layout = Layout::new(&plan, &capacity, max_binding_bytes)?;
-        let target = Target { variant: gpu.variant(), max_matrix_bytes: gpu.max_matrix_bytes() };
+        let layout = Layout::new(&plan, &capacity, gpu.variant(), max_binding_bytes)?;
+        let target = Target {
+            variant: gpu.variant(),
+            tuning: gpu.class().tuning(),
+            max_matrix_bytes: gpu.max_matrix_bytes(),
+        };
         let lowered = lower(&plan, &layout, target)?;
         let mut maker = Maker { gpu: &gpu, n_objects: 0, buffers: Buffers::new(&gpu.live) };
         let (matrices, weight_bytes) = maker.matrices(&plan, lowered.segments).await?;
@@ -278,7 +282,8 @@ impl GpuModel {
             let tile = tile_for(n_rows);
             let tile_idx = TILES.iter().position(|t| *t == tile).expect("tile_for gives a tile");
             let pipeline = dispatch.pipelines.get(tile_idx).unwrap_or(&dispatch.pipelines[0]);
-            let [x, y, z] = workgroups(dispatch.grid, n_rows as u32, tile);
+            let [x, y, z] =
+                workgroups(dispatch.grid, n_rows as u32, tile, &batch.positions[..batch.n_decode]);
             pass.set_pipeline(pipeline);
             pass.set_bind_group(0, &dispatch.bind_group, &[]);
             pass.dispatch_workgroups(x, y, z);
@@ -399,7 +404,7 @@ impl Gpu {
     }
 }
 
-fn workgroups(grid: Grid, n_rows: u32, tile: u32) -> [u32; 3] {
+fn workgroups(grid: Grid, n_rows: u32, tile: u32, decode_positions: &[u32]) -> [u32; 3] {
     let wide = |groups: u32| (groups.min(GRID_LIMIT), groups.div_ceil(GRID_LIMIT).max(1));
     match grid {
         Grid::Items { n_items } => [n_items.div_ceil(WORKGROUP), n_rows, 1],
@@ -408,7 +413,15 @@ fn workgroups(grid: Grid, n_rows: u32, tile: u32) -> [u32; 3] {
         }
         Grid::Groups { n_items, items, rows } => {
             let (x, z) = wide(n_items.div_ceil(items));
-            [x, n_rows.div_ceil(rows.unwrap_or(tile)), z]
+            [x, n_rows.div_ceil(rows), z]
+        }
+        Grid::Cut { n_pairs, cut } => {
+            let (x, z) = wide(n_pairs.div_ceil(cut.pairs(tile)));
+            [x, n_rows.div_ceil(tile), z]
+        }
+        Grid::Ranges { n_items, window } => {
+            let seen = decode_positions.iter().map(|position| n_ranges(*position as usize, window));
+            [seen.max().unwrap_or(0) as u32, n_rows, n_items]
         }
         Grid::Flat { n_items } => [(n_rows * n_items).div_ceil(WORKGROUP), 1, 1],
     }

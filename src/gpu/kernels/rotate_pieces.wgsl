@@ -19,7 +19,7 @@ fn emit_pair(row: u32, head: u32, x: u32, i: u32, inverse: f32) {
         return;
     }
     let weight = select(constants.weight, constants.key_weight, head >= constants.n_heads);
-    pair = pair * inverse * vec2<f32>(tables[weight + at.x], tables[weight + at.y]);
+    pair = pair * inverse * vec2<f32>(table1(weight + at.x), table1(weight + at.y));
     let rotated = rotate_pair(row, i, pair);
     if (head >= constants.n_heads) {
         write_pair(row, 0u, head - constants.n_heads, i, rotated.x, rotated.y);
