@@ -66,11 +66,13 @@ pub struct Region {
 pub struct Layout {
     /// In [`Buffer::Hidden`]: (rows, width)
     pub hidden: Region,
-    /// In [`Buffer::Hidden`], since neither queries nor what is attended are there: what attention makes of each range of
-    /// positions that a decode row sees, where it is split: (decode rows, n_heads, ranges, head_dim + greatest total 0 0)
-    pub ranges: Region,
-    /// Most ranges that a row sees.
-    pub n_ranges: u32,
+    /// In [`Buffer::Hidden`], since neither queries nor what is attended are there: what attention makes of each span of
+    /// positions that a decode row sees, where it is split: (decode rows, n_heads, spans, head_dim + greatest total 0 0)
+    pub spans: Region,
+    /// Most spans that a row sees.
+    pub n_spans: u32,
+    /// Ranges of positions in a span: as few as memory allows, since they come one after the other.
+    pub span_ranges: u32,
     /// In [`Buffer::Inputs`]: (rows, width)
     pub normed: Region,
     /// In [`Buffer::Outputs`], where heads are normed: (rows, (n_heads + 2 n_kv_heads) · head_dim)
@@ -110,9 +112,6 @@ impl Layout {
         max_binding_bytes: u64,
     ) -> Result<Self, LowerError> {
         let sizes = &plan.sizes;
-        let most_ranges =
-            plan.caches.iter().map(|cache| n_ranges(capacity.context.saturating_sub(1), cache.window));
-        let n_ranges = if variant.shares_work() { most_ranges.max().unwrap_or(0) } else { 0 };
         let rows = capacity.rows();
         let logit_rows = capacity.padded_logit_rows();
         let attention = sizes.n_heads * sizes.head_dim;
@@ -123,8 +122,18 @@ impl Layout {
         let mut inputs = Regions::of(Buffer::Inputs);
         let mut outputs = Regions::of(Buffer::Outputs);
         let stream = hidden.take(rows * sizes.width);
-        let per_row = sizes.n_heads * n_ranges * (sizes.head_dim + 4);
-        let ranges = hidden.take(capacity.decode_rows * per_row);
+        let per_span = capacity.decode_rows * sizes.n_heads * (sizes.head_dim + 4);
+        let span_ranges = if variant.shares_work() {
+            let most_bytes = (max_binding_bytes / 8).min(MOST_SPAN_BYTES);
+            let fits = |n_ranges: &usize| {
+                (most_spans(plan, capacity, *n_ranges) * per_span * 4) as u64 <= most_bytes
+            };
+            (0..usize::BITS).map(|power| 1 << power).find(fits).unwrap_or(1)
+        } else {
+            1
+        };
+        let n_spans = if variant.shares_work() { most_spans(plan, capacity, span_ranges) } else { 0 };
+        let spans = hidden.take(n_spans * per_span);
         let normed = inputs.take(rows * sizes.width);
         let projected =
             outputs.take(width_if(norms_heads, attention + 2 * sizes.n_kv_heads * sizes.head_dim));
@@ -145,8 +154,9 @@ impl Layout {
         let rotaries = plan.rotaries.iter().map(|_| tables.take(rotary_len)).collect();
         let layout = Self {
             hidden: stream,
-            ranges,
-            n_ranges: n_ranges as u32,
+            spans,
+            n_spans: n_spans as u32,
+            span_ranges: span_ranges as u32,
             normed,
             projected,
             query,
@@ -179,13 +189,27 @@ impl Layout {
         }
         Ok(layout)
     }
+
+    /// Positions in a span.
+    pub fn span(&self) -> usize {
+        (self.span_ranges * RANGE) as usize
+    }
 }
 
-/// Ranges of [`RANGE`] positions that a row at a position sees; most of a window's are seen where it begins inside of one.
-pub(super) fn n_ranges(position: usize, window: Option<usize>) -> usize {
-    let range = RANGE as usize;
-    let all = position / range + 1;
-    window.map_or(all, |window| all.min(window.saturating_sub(2) / range + 2))
+/// Most bytes for what attention makes of spans.
+const MOST_SPAN_BYTES: u64 = 32 << 20;
+
+/// Spans of so many positions that a row at a position sees; a window begins anywhere in one.
+pub(super) fn n_spans(position: usize, window: Option<usize>, span: usize) -> usize {
+    let all = position / span + 1;
+    window.map_or(all, |window| all.min(window.saturating_sub(2) / span + 2))
+}
+
+/// Most spans of so many ranges that a row sees.
+fn most_spans(plan: &Plan, capacity: &Capacity, n_ranges: usize) -> usize {
+    let last = capacity.context.saturating_sub(1);
+    let of_caches = plan.caches.iter().map(|cache| n_spans(last, cache.window, n_ranges * RANGE as usize));
+    of_caches.max().unwrap_or(0)
 }
 
 fn has(plan: &Plan, is_wanted: impl Fn(&Op) -> bool) -> bool {

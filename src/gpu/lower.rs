@@ -51,10 +51,12 @@ pub enum Grid {
         /// How the matrix is cut.
         cut: Cut,
     },
-    /// One workgroup a range of positions, as many as the row that sees most has; rows in y, items in z.
-    Ranges {
+    /// One workgroup a span of positions, as many as the row that sees most has; rows in y, items in z.
+    Spans {
         /// Items a row.
         n_items: u32,
+        /// Positions a workgroup.
+        span: usize,
         /// How many positions a row sees, where not all.
         window: Option<usize>,
     },
@@ -116,7 +118,7 @@ pub struct Constants {
     pub split_half: u32,
     pub is_layer_norm: u32,
     pub norm_bias: u32,
-    pub unused: u32,
+    pub n_ranges: u32,
 }
 
 /// `NONE` of common.wgsl.

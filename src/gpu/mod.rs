@@ -208,6 +208,12 @@ impl Gpu {
         max_binding_bytes(&self.limits)
     }
 
+    /// Lays activations out as for an adapter with smaller bindings.
+    pub fn with_max_binding_bytes(mut self, max_binding_bytes: u64) -> Self {
+        self.limits.max_storage_buffer_binding_size = max_binding_bytes;
+        self
+    }
+
     /// Largest binding of a matrix in bytes; larger matrices are split by rows.
     pub fn max_matrix_bytes(&self) -> u64 {
         self.max_matrix_bytes

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use super::buffers::Buffers;
-use super::layout::{Buffer, Capacity, Layout, n_ranges};
+use super::layout::{Buffer, Capacity, Layout, n_spans};
 use super::lower::{Grid, Rows, Target, lower};
 use super::maker::{Activations, Compiled, Maker, MatrixBuffers};
 use super::serial_tile::pairs_for;
@@ -419,8 +419,8 @@ fn workgroups(grid: Grid, n_rows: u32, tile: u32, decode_positions: &[u32]) -> [
             let (x, z) = wide(n_pairs.div_ceil(cut.pairs(tile)));
             [x, n_rows.div_ceil(tile), z]
         }
-        Grid::Ranges { n_items, window } => {
-            let seen = decode_positions.iter().map(|position| n_ranges(*position as usize, window));
+        Grid::Spans { n_items, span, window } => {
+            let seen = decode_positions.iter().map(|position| n_spans(*position as usize, window, span));
             [seen.max().unwrap_or(0) as u32, n_rows, n_items]
         }
         Grid::Flat { n_items } => [(n_rows * n_items).div_ceil(WORKGROUP), 1, 1],

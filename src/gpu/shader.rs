@@ -232,7 +232,7 @@ impl ShaderKey {
         pieces
     }
 
-    /// Every key for one head width; of matvecs, every block type in one cut, and one block type in every cut.
+    /// Every key for one head width; of matvecs, every block type in one cut, and one in every cut and with every norm.
     pub fn all(head_dim: u32) -> Vec<Self> {
         let kv_types = [KvType::F16, KvType::F32];
         let mut emits = vec![Emit::Store, Emit::Add, Emit::Multiply, Emit::Gated];
@@ -258,9 +258,14 @@ impl ShaderKey {
             for emit in &emits {
                 keys.push(Self::MatmulTiled(block, *emit));
                 keys.extend(TILES.map(|tile| Self::Matmul(block, tile, *emit)));
-                let cuts = if block == BLOCK_TYPES[0] { &cuts[..] } else { &cuts[..1] };
-                for cut in cuts {
-                    keys.extend(Matvec::all(block, *emit, *cut).map(Self::Matvec));
+                let plain =
+                    Matvec { subgroups: false, block, tile: 1, emit: *emit, norm: None, cut: cuts[0] };
+                if block == BLOCK_TYPES[0] {
+                    keys.extend(
+                        cuts.iter().flat_map(|cut| Matvec { cut: *cut, ..plain }.all()).map(Self::Matvec),
+                    );
+                } else {
+                    keys.extend(TILES.map(|tile| Self::Matvec(Matvec { tile, ..plain })));
                 }
             }
         }
@@ -269,13 +274,13 @@ impl ShaderKey {
 }
 
 impl Matvec {
-    /// Of a block type and cut: every tile and norm, with subgroups and without.
-    fn all(block: BlockType, emit: Emit, cut: Cut) -> impl Iterator<Item = Self> {
+    /// Every tile and norm, with subgroups and without.
+    fn all(self) -> impl Iterator<Item = Self> {
         let norms = [None, Some(NormKind::RootMeanSquare), Some(NormKind::Layer)];
         TILES.into_iter().flat_map(move |tile| {
-            norms.into_iter().flat_map(move |norm| {
-                [false, true].map(|subgroups| Self { subgroups, block, tile, emit, norm, cut })
-            })
+            norms
+                .into_iter()
+                .flat_map(move |norm| [false, true].map(|subgroups| Self { subgroups, tile, norm, ..self }))
         })
     }
 }

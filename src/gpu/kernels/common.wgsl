@@ -34,7 +34,7 @@ struct Constants {
     split_half: u32,     // 1: rotary pairs are (i, i + head_dim / 2); 0: (2i, 2i + 1)
     is_layer_norm: u32,  // 1: the mean is taken out first
     norm_bias: u32,      // tables: the bias of a norm done by a projection, or NONE
-    unused: u32,
+    n_ranges: u32,       // ranges of positions that a workgroup of split attention takes one after the other
 }
 
 const DECODE: u32 = 0u;

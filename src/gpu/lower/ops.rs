@@ -359,23 +359,24 @@ impl Lowering<'_> {
             self.dispatches.push(whole);
             return;
         }
-        let ranges = self.layout.ranges;
-        let ranges_stride = n_heads * self.layout.n_ranges * (head_dim + 4);
+        let spans = self.layout.spans;
+        let spans_stride = n_heads * self.layout.n_spans * (head_dim + 4);
+        let constants = Constants { n_ranges: self.layout.span_ranges, ..constants };
         let n_sharing = n_heads / sizes.n_kv_heads as u32;
         let heads = heads_for(n_sharing, head_dim);
         let n_items = sizes.n_kv_heads as u32 * n_sharing.div_ceil(heads);
         let window = self.plan.caches[self.plan.layer_caches[layer]].window;
         self.dispatches.push(Dispatch {
             shader: ShaderKey::AttendSplit(self.plan.kv, head_dim, heads),
-            constants: Constants { y: ranges.start, y_stride: ranges_stride, ..constants },
-            outputs: ranges.buffer,
-            grid: Grid::Ranges { n_items, window },
+            constants: Constants { y: spans.start, y_stride: spans_stride, ..constants },
+            outputs: spans.buffer,
+            grid: Grid::Spans { n_items, span: self.layout.span(), window },
             ..whole.clone()
         });
         self.dispatches.push(Dispatch {
             shader: ShaderKey::AttendMerge(head_dim),
-            constants: Constants { x: ranges.start, x_stride: ranges_stride, ..constants },
-            inputs: ranges.buffer,
+            constants: Constants { x: spans.start, x_stride: spans_stride, ..constants },
+            inputs: spans.buffer,
             layer: None,
             ..whole
         });
