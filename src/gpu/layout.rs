@@ -4,7 +4,9 @@
 
 use std::ops::Range;
 
+use super::attend_text::RANGE;
 use super::lower::LowerError;
+use super::shader::Variant;
 use super::weights::row_bytes;
 use crate::plan::{KvType, Matrix, Op, Plan};
 
@@ -64,6 +66,13 @@ pub struct Region {
 pub struct Layout {
     /// In [`Buffer::Hidden`]: (rows, width)
     pub hidden: Region,
+    /// In [`Buffer::Hidden`], since neither queries nor what is attended are there: what attention makes of each span of
+    /// positions that a decode row sees, where it is split: (decode rows, n_heads, spans, head_dim + greatest total 0 0)
+    pub spans: Region,
+    /// Most spans that a row sees.
+    pub n_spans: u32,
+    /// Ranges of positions in a span: as few as memory allows, since they come one after the other.
+    pub span_ranges: u32,
     /// In [`Buffer::Inputs`]: (rows, width)
     pub normed: Region,
     /// In [`Buffer::Outputs`], where whole heads are needed: (rows, (n_heads + 2 n_kv_heads) · head_dim)
@@ -96,7 +105,12 @@ pub struct Layout {
 
 impl Layout {
     /// Lays a plan out for so many rows; refuses what does not fit one binding.
-    pub fn new(plan: &Plan, capacity: &Capacity, max_binding_bytes: u64) -> Result<Self, LowerError> {
+    pub fn new(
+        plan: &Plan,
+        capacity: &Capacity,
+        variant: Variant,
+        max_binding_bytes: u64,
+    ) -> Result<Self, LowerError> {
         let sizes = &plan.sizes;
         let rows = capacity.rows();
         let logit_rows = capacity.padded_logit_rows();
@@ -108,6 +122,18 @@ impl Layout {
         let mut inputs = Regions::of(Buffer::Inputs);
         let mut outputs = Regions::of(Buffer::Outputs);
         let stream = hidden.take(rows * sizes.width);
+        let per_span = capacity.decode_rows * sizes.n_heads * (sizes.head_dim + 4);
+        let span_ranges = if variant.shares_work() {
+            let most_bytes = (max_binding_bytes / 8).min(MOST_SPAN_BYTES);
+            let fits = |n_ranges: &usize| {
+                (most_spans(plan, capacity, *n_ranges) * per_span * 4) as u64 <= most_bytes
+            };
+            (0..usize::BITS).map(|power| 1 << power).find(fits).unwrap_or(1)
+        } else {
+            1
+        };
+        let n_spans = if variant.shares_work() { most_spans(plan, capacity, span_ranges) } else { 0 };
+        let spans = hidden.take(n_spans * per_span);
         let normed = inputs.take(rows * sizes.width);
         let projected =
             outputs.take(width_if(whole_heads, attention + 2 * sizes.n_kv_heads * sizes.head_dim));
@@ -128,6 +154,9 @@ impl Layout {
         let rotaries = plan.rotaries.iter().map(|_| tables.take(rotary_len)).collect();
         let layout = Self {
             hidden: stream,
+            spans,
+            n_spans: n_spans as u32,
+            span_ranges: span_ranges as u32,
             normed,
             projected,
             query,
@@ -144,7 +173,7 @@ impl Layout {
             tables_bytes: tables.bytes(),
         };
         let buffers = [
-            ("the residual stream", layout.hidden_bytes),
+            ("the residual stream and attention to so long a context", layout.hidden_bytes),
             ("the activations", layout.inputs_bytes),
             ("the logits and activations", layout.outputs_bytes),
             ("the table of rotary positions", layout.tables_bytes),
@@ -160,6 +189,27 @@ impl Layout {
         }
         Ok(layout)
     }
+
+    /// Positions in a span.
+    pub fn span(&self) -> usize {
+        (self.span_ranges * RANGE) as usize
+    }
+}
+
+/// Most bytes for what attention makes of spans.
+const MOST_SPAN_BYTES: u64 = 32 << 20;
+
+/// Spans of so many positions that a row at a position sees; a window begins anywhere in one.
+pub(super) fn n_spans(position: usize, window: Option<usize>, span: usize) -> usize {
+    let all = position / span + 1;
+    window.map_or(all, |window| all.min(window.saturating_sub(2) / span + 2))
+}
+
+/// Most spans of so many ranges that a row sees.
+fn most_spans(plan: &Plan, capacity: &Capacity, n_ranges: usize) -> usize {
+    let last = capacity.context.saturating_sub(1);
+    let of_caches = plan.caches.iter().map(|cache| n_spans(last, cache.window, n_ranges * RANGE as usize));
+    of_caches.max().unwrap_or(0)
 }
 
 /// Whether a projection of q, k and v is finished by a dispatch that sees whole heads: their norm needs all values, and so

@@ -5,9 +5,11 @@
 use std::sync::{Arc, Mutex};
 
 use crate::gpu::shader::Variant;
+use crate::gpu::tuning::{AdapterClass, Tuning};
 use buffers::Live;
 use lower::{LowerError, Target};
 
+mod attend_text;
 mod attention_sums;
 pub mod batch_words;
 #[cfg(target_arch = "wasm32")]
@@ -16,14 +18,12 @@ pub mod buffers;
 pub mod layout;
 pub mod lower;
 mod maker;
+mod matvec_text;
 pub mod model;
 mod serial_tile;
 pub mod shader;
+pub mod tuning;
 pub mod weights;
-
-/// Large tiles of a prompt's matmuls use what they load more often, small ones give idle cores something to do: a GPU
-/// of today has some dozens.
-const LEAST_LARGE_GROUPS: u32 = 64;
 
 /// Why the GPU cannot do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -107,8 +107,8 @@ pub struct Gpu {
     limits: wgpu::Limits,
     summary: AdapterSummary,
     variant: Variant,
+    tuning: Tuning,
     max_matrix_bytes: u64,
-    least_large_groups: u32,
     fault: Arc<Mutex<Option<GpuError>>>,
     live: Arc<Live>,
 }
@@ -140,8 +140,11 @@ impl Gpu {
         limits: Option<wgpu::Limits>,
     ) -> Result<Self, GpuError> {
         let summary = summarize(&adapter);
+        let info = adapter.get_info();
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("pagelm"),
+            // A browser's is asked for in www/engine_worker.js: wgpu does not pass it on.
+            required_features: adapter.features() & wgpu::Features::SUBGROUP,
             required_limits: limits.unwrap_or_else(|| adapter.limits()),
             ..Default::default()
         };
@@ -155,25 +158,40 @@ impl Gpu {
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| record(&on_error, refused(&error))));
         let on_loss = Arc::clone(&fault);
         device.set_device_lost_callback(move |_, reason| record(&on_loss, GpuError::Lost { reason }));
-        let variant = if summary.is_software { Variant::Serial } else { Variant::Workgroup };
+        let variant = match has_subgroups(&device) {
+            _ if summary.is_software => Variant::Serial,
+            true => Variant::Subgroup,
+            false => Variant::Workgroup,
+        };
+        let tuning = AdapterClass::of(&summary.name, info.device_type).tuning();
         let limits = device.limits();
         let max_matrix_bytes = max_binding_bytes(&limits);
-        Ok(Self {
-            device,
-            queue,
-            limits,
-            summary,
-            variant,
-            max_matrix_bytes,
-            least_large_groups: LEAST_LARGE_GROUPS,
-            fault,
-            live: Arc::default(),
-        })
+        let live = Arc::default();
+        Ok(Self { device, queue, limits, summary, variant, tuning, max_matrix_bytes, fault, live })
     }
 
-    /// Chooses the kernels of the other kind of adapter: both must be right on every adapter.
+    /// Chooses the kernels of another kind of adapter: all must be right on every adapter.
+    ///
+    /// # Panics
+    /// If they need subgroups and the device has none.
     pub fn with_variant(self, variant: Variant) -> Self {
+        assert!(variant != Variant::Subgroup || has_subgroups(&self.device), "the device has no subgroups");
         Self { variant, ..self }
+    }
+
+    /// Cuts work otherwise.
+    pub fn with_tuning(self, tuning: Tuning) -> Self {
+        Self { tuning, ..self }
+    }
+
+    /// How work is cut.
+    pub fn tuning(&self) -> Tuning {
+        self.tuning
+    }
+
+    /// Whether kernels may use subgroups.
+    pub fn has_subgroups(&self) -> bool {
+        has_subgroups(&self.device)
     }
 
     /// The adapter.
@@ -191,6 +209,12 @@ impl Gpu {
         max_binding_bytes(&self.limits)
     }
 
+    /// Lays activations out as for an adapter with smaller bindings.
+    pub fn with_max_binding_bytes(mut self, max_binding_bytes: u64) -> Self {
+        self.limits.max_storage_buffer_binding_size = max_binding_bytes;
+        self
+    }
+
     /// Largest binding of a matrix in bytes; larger matrices are split by rows.
     pub fn max_matrix_bytes(&self) -> u64 {
         self.max_matrix_bytes
@@ -201,15 +225,10 @@ impl Gpu {
         Self { max_matrix_bytes, ..self }
     }
 
-    /// Computes prompts in large tiles where these are so many workgroups.
-    pub fn with_least_large_groups(self, least_large_groups: u32) -> Self {
-        Self { least_large_groups, ..self }
-    }
-
     /// What lowering has to know.
     pub fn target(&self) -> Target {
-        let Self { variant, max_matrix_bytes, least_large_groups, .. } = *self;
-        Target { variant, max_matrix_bytes, least_large_groups }
+        let Self { variant, tuning, max_matrix_bytes, .. } = *self;
+        Target { variant, tuning, max_matrix_bytes }
     }
 
     /// Largest buffer in bytes.
@@ -237,6 +256,13 @@ impl Gpu {
     pub fn fault(&self) -> Option<GpuError> {
         self.fault.lock().expect("no holder of this lock panics").clone()
     }
+}
+
+fn has_subgroups(device: &wgpu::Device) -> bool {
+    #[cfg(target_arch = "wasm32")]
+    return browser::has_subgroups(device);
+    #[cfg(not(target_arch = "wasm32"))]
+    device.features().contains(wgpu::Features::SUBGROUP)
 }
 
 fn max_binding_bytes(limits: &wgpu::Limits) -> u64 {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use super::buffers::Buffers;
-use super::layout::{Buffer, Capacity, Layout};
+use super::layout::{Buffer, Capacity, Layout, n_spans};
 use super::lower::{Grid, Rows, lower};
 use super::maker::{Activations, Compiled, Maker, MatrixBuffers};
 use super::serial_tile::pairs_for;
@@ -78,7 +78,7 @@ impl GpuModel {
         kv_tokens: usize,
     ) -> Result<Self, GpuError> {
         let max_binding_bytes = gpu.max_binding_bytes();
-        let layout = Layout::new(&plan, &capacity, max_binding_bytes)?;
+        let layout = Layout::new(&plan, &capacity, gpu.variant(), max_binding_bytes)?;
         let target = gpu.target();
         let lowered = lower(&plan, &layout, target)?;
         let mut maker = Maker { gpu: &gpu, n_objects: 0, buffers: Buffers::new(&gpu.live) };
@@ -279,7 +279,7 @@ impl GpuModel {
             }
             let (pipeline, [x, y, z]) = match dispatch.grid {
                 Grid::AttentionTiles { n_kv_heads } => (0, [n_kv_heads, n_attention_tiles, 1]),
-                grid => workgroups(grid, n_rows as u32),
+                grid => workgroups(grid, n_rows as u32, &batch.positions[..batch.n_decode]),
             };
             pass.set_pipeline(dispatch.pipelines.get(pipeline).unwrap_or(&dispatch.pipelines[0]));
             pass.set_bind_group(0, &dispatch.bind_group, &[]);
@@ -403,7 +403,7 @@ impl Gpu {
 }
 
 /// Which of a dispatch's pipelines, and how many workgroups of it.
-fn workgroups(grid: Grid, n_rows: u32) -> (usize, [u32; 3]) {
+fn workgroups(grid: Grid, n_rows: u32, decode_positions: &[u32]) -> (usize, [u32; 3]) {
     let wide = |groups: u32| (groups.min(GRID_LIMIT), groups.div_ceil(GRID_LIMIT).max(1));
     let tile = tile_for(n_rows as usize);
     let by_tile = TILES.iter().position(|t| *t == tile).expect("tile_for gives a tile");
@@ -415,7 +415,15 @@ fn workgroups(grid: Grid, n_rows: u32) -> (usize, [u32; 3]) {
         }
         Grid::Groups { n_items, items, rows } => {
             let (x, z) = wide(n_items.div_ceil(items));
-            (by_tile, [x, n_rows.div_ceil(rows.unwrap_or(tile)), z])
+            (0, [x, n_rows.div_ceil(rows), z])
+        }
+        Grid::Cut { n_pairs, cut } => {
+            let (x, z) = wide(n_pairs.div_ceil(cut.pairs(tile)));
+            (by_tile, [x, n_rows.div_ceil(tile), z])
+        }
+        Grid::Spans { n_items, span, window } => {
+            let seen = decode_positions.iter().map(|position| n_spans(*position as usize, window, span));
+            (0, [seen.max().unwrap_or(0) as u32, n_rows, n_items])
         }
         Grid::Tiled { n_pairs, least_groups } => {
             let size = TileSize::for_size(n_pairs, n_rows, least_groups);

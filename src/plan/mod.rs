@@ -126,7 +126,7 @@ impl Vector {
 }
 
 /// How a norm measures a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NormKind {
     /// `x / sqrt(mean(x²) + epsilon)` (Zhang and Sennrich 2019).
     RootMeanSquare,

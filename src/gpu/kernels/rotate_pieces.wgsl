@@ -25,7 +25,7 @@ fn head_pair(head: Head, inverse: f32, i: u32) -> vec2<f32> {
     if (is_value) { return pair; }
     if (constants.weight != NONE) {
         let weight = select(constants.weight, constants.key_weight, head.head >= constants.n_heads);
-        pair = pair * inverse * vec2<f32>(tables[weight + at.x], tables[weight + at.y]);
+        pair = pair * inverse * vec2<f32>(table1(weight + at.x), table1(weight + at.y));
     }
     return rotate_pair(head.row, i, pair);
 }
