@@ -144,9 +144,9 @@ impl Sequence {
         next == self.tokens.len() || self.prompt_logprobs.as_ref().is_some_and(is_unknown)
     }
 
-    /// Whether it can do without the logits of what is cached: not while those of its prompt are to be reported.
+    /// Whether it can do without the logits of what is cached, and would: not while those of its prompt are to be reported.
     pub(super) fn may_hit(&self) -> bool {
-        self.prompt_logprobs.is_none()
+        self.params.reuse_prefix && self.prompt_logprobs.is_none()
     }
 
     /// Whole blocks at its start that other tokens have too, and that leave it a token to compute.

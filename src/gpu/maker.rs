@@ -31,6 +31,10 @@ pub(super) struct MatrixBuffers {
 /// A dispatch ready to be recorded.
 #[derive(Debug)]
 pub(super) struct Compiled {
+    /// Its kernel, and what it multiplies with.
+    pub(super) name: String,
+    /// Bytes of weights that it reads.
+    pub(super) weight_bytes: u64,
     pub(super) rows: Rows,
     pub(super) grid: Grid,
     /// One a tile or tile size, or one.
@@ -179,6 +183,7 @@ impl Maker<'_> {
 
     pub(super) fn compile(
         &mut self,
+        plan: &Plan,
         dispatches: &[Dispatch],
         activations: &Activations,
         matrices: &[Vec<MatrixBuffers>],
@@ -231,8 +236,16 @@ impl Maker<'_> {
             entries
                 .push(wgpu::BindGroupEntry { binding: 7, resource: wgpu::BindingResource::Buffer(uniform) });
             let label = Some(dispatch.shader.entry_point());
+            let tensor = dispatch.matrix.map(|(id, _)| plan.matrices[id.0].parts[0].tensor.as_str());
+            let bytes = weights.map_or(0, |weights| {
+                weights.quants.size() + weights.scales.as_ref().map_or(0, wgpu::Buffer::size)
+            });
+            let is_one_row = matches!(dispatch.shader, ShaderKey::Embed(..));
+            let n_rows = weights.filter(|_| is_one_row).map_or(1, |weights| weights.segment.n_rows());
             let descriptor = wgpu::BindGroupDescriptor { label, layout: &layout, entries: &entries };
             Compiled {
+                name: name_of(dispatch.shader.entry_point(), tensor),
+                weight_bytes: bytes / n_rows as u64,
                 rows: dispatch.rows,
                 grid: dispatch.grid,
                 pipelines: pipelines.of(dispatch.shader),
@@ -243,6 +256,15 @@ impl Maker<'_> {
         self.n_objects += compiled.len() as u64 + pipelines.made.len() as u64;
         compiled
     }
+}
+
+/// A kernel and the kind of tensor it reads, as `matmul_reduce attn_q`: alike in all layers.
+fn name_of(entry_point: &str, tensor: Option<&str>) -> String {
+    let kind = tensor.map(|tensor| {
+        let stem = tensor.strip_suffix(".weight").unwrap_or(tensor);
+        stem.rsplit('.').next().unwrap_or(stem)
+    });
+    kind.map_or_else(|| entry_point.to_owned(), |kind| format!("{entry_point} {kind}"))
 }
 
 /// What `make` gives for the first of n, n / 2, n / 4 … that memory suffices for, and which; an error below `least`.

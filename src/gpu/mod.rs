@@ -15,13 +15,17 @@ pub mod batch_words;
 #[cfg(target_arch = "wasm32")]
 mod browser;
 pub mod buffers;
+pub mod costs;
 pub mod layout;
 pub mod lower;
 mod maker;
 mod matvec_text;
 pub mod model;
+#[cfg(feature = "native")]
+mod noop;
 mod serial_tile;
 pub mod shader;
+pub mod timings;
 pub mod tuning;
 pub mod weights;
 
@@ -143,8 +147,9 @@ impl Gpu {
         let info = adapter.get_info();
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("pagelm"),
-            // A browser's is asked for in www/engine_worker.js: wgpu does not pass it on.
-            required_features: adapter.features() & wgpu::Features::SUBGROUP,
+            // A browser's subgroups are asked for in www/engine_worker.js: wgpu does not pass that on.
+            required_features: adapter.features()
+                & (wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY),
             required_limits: limits.unwrap_or_else(|| adapter.limits()),
             ..Default::default()
         };

@@ -40,11 +40,11 @@ pub struct Counters {
 /// A loaded model.
 #[derive(Debug)]
 pub struct GpuModel {
-    gpu: Rc<Gpu>,
-    plan: Plan,
+    pub(super) gpu: Rc<Gpu>,
+    pub(super) plan: Plan,
     layout: Layout,
     capacity: Capacity,
-    compiled: Vec<Compiled>,
+    pub(super) compiled: Vec<Compiled>,
     matrices: Vec<Vec<MatrixBuffers>>,
     /// Blocks of each cache of the plan.
     cache_blocks: Vec<usize>,
@@ -52,9 +52,13 @@ pub struct GpuModel {
     activations: Activations,
     readbacks: Vec<wgpu::Buffer>,
     words: Vec<u32>,
+    /// Of the batch that was written last.
+    n_attention_tiles: u32,
     in_flight: VecDeque<InFlight>,
     next_ticket: u64,
     prefill_submits: usize,
+    /// Dispatches are recorded without a workgroup: the host does all that it does, and the device nothing.
+    is_hollow: bool,
     counters: Counters,
     buffers: Buffers,
 }
@@ -85,7 +89,7 @@ impl GpuModel {
         let (matrices, weight_bytes) = maker.matrices(&plan, lowered.segments).await?;
         let activations = maker.activations(&layout, &capacity, plan.caches.len()).await?;
         let (kv, cache_blocks) = maker.kv(&plan, &capacity, kv_tokens).await?;
-        let compiled = maker.compile(&lowered.dispatches, &activations, &matrices, &kv);
+        let compiled = maker.compile(&plan, &lowered.dispatches, &activations, &matrices, &kv);
         let readback_bytes = (capacity.padded_logit_rows() * plan.sizes.vocab_size * 4) as u64;
         let usage = wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ;
         let readbacks =
@@ -103,9 +107,11 @@ impl GpuModel {
             activations,
             readbacks,
             words: Vec::new(),
+            n_attention_tiles: 0,
             in_flight: VecDeque::new(),
             next_ticket: 0,
             prefill_submits: 1,
+            is_hollow: false,
             counters,
             buffers,
             gpu,
@@ -172,6 +178,11 @@ impl GpuModel {
         self.gpu.fault().map_or(Ok(()), Err)
     }
 
+    /// What its steps do.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
     /// Blocks of each cache of the plan: (caches)
     pub fn cache_blocks(&self) -> &[usize] {
         &self.cache_blocks
@@ -220,10 +231,7 @@ impl GpuModel {
         let copy = self.gpu.device.create_buffer(&descriptor);
         let mut encoder = self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         encoder.copy_buffer_to_buffer(source, 0, &copy, 0, source.size());
-        self.gpu.queue.submit([encoder.finish()]);
-        let mapped = map(&copy, source.size());
-        self.gpu.drive()?;
-        self.gpu.take(&copy, source.size(), mapped).await
+        self.run_and_read(encoder, &copy).await
     }
 
     /// How many rows a step may have.
@@ -234,6 +242,11 @@ impl GpuModel {
     /// What steps cost since loading.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Has the device do nothing from now on, so that what steps cost the host can be timed: what is read is not right.
+    pub fn hollow_out(&mut self) {
+        self.is_hollow = true;
     }
 
     /// Splits a step with prefill rows into so many submits, so that a slow device stays responsive.
@@ -269,28 +282,54 @@ impl GpuModel {
 
     fn record(&self, batch: &Batch, compiled: &[Compiled], encoder: &mut wgpu::CommandEncoder) -> u64 {
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        let mut n_dispatches = 0;
-        let tile_rows = batch_words::attention_tile_rows(&self.plan.sizes);
-        let n_attention_tiles = batch_words::attention_tiles(batch, tile_rows).count() as u32;
-        for dispatch in compiled {
-            let n_rows = n_rows(batch, dispatch.rows);
-            if n_rows == 0 {
-                continue;
-            }
-            let (pipeline, [x, y, z]) = match dispatch.grid {
-                Grid::AttentionTiles { n_kv_heads } => (0, [n_kv_heads, n_attention_tiles, 1]),
-                grid => workgroups(grid, n_rows as u32, &batch.positions[..batch.n_decode]),
-            };
-            pass.set_pipeline(dispatch.pipelines.get(pipeline).unwrap_or(&dispatch.pipelines[0]));
-            pass.set_bind_group(0, &dispatch.bind_group, &[]);
-            pass.dispatch_workgroups(x, y, z);
-            n_dispatches += 1;
+        compiled.iter().filter(|dispatch| self.dispatch(batch, dispatch, &mut pass)).count() as u64
+    }
+
+    /// Records a dispatch, if it has rows.
+    pub(super) fn dispatch(
+        &self,
+        batch: &Batch,
+        dispatch: &Compiled,
+        pass: &mut wgpu::ComputePass<'_>,
+    ) -> bool {
+        let n_rows = n_rows(batch, dispatch.rows);
+        if n_rows == 0 {
+            return false;
         }
-        n_dispatches
+        let (pipeline, [x, y, z]) = match dispatch.grid {
+            Grid::AttentionTiles { n_kv_heads } => (0, [n_kv_heads, self.n_attention_tiles, 1]),
+            grid => workgroups(grid, n_rows as u32, &batch.positions[..batch.n_decode]),
+        };
+        pass.set_pipeline(dispatch.pipelines.get(pipeline).unwrap_or(&dispatch.pipelines[0]));
+        pass.set_bind_group(0, &dispatch.bind_group, &[]);
+        pass.dispatch_workgroups(if self.is_hollow { 0 } else { x }, y, z);
+        true
+    }
+
+    /// Puts a batch on the device, with one write.
+    pub(super) fn write_batch(&mut self, batch: &Batch) {
+        let mut words = std::mem::take(&mut self.words);
+        let tile_rows = batch_words::attention_tile_rows(&self.plan.sizes);
+        self.n_attention_tiles = batch_words::attention_tiles(batch, tile_rows).count() as u32;
+        batch_words::encode(batch, self.plan.caches.len(), tile_rows, &mut words);
+        self.gpu.queue.write_buffer(&self.activations.batch, 0, bytemuck::cast_slice(&words));
+        self.words = words;
+    }
+
+    /// Submits what ends with a copy to `readback`, and reads it.
+    pub(super) async fn run_and_read(
+        &self,
+        encoder: wgpu::CommandEncoder,
+        readback: &wgpu::Buffer,
+    ) -> Result<Vec<f32>, GpuError> {
+        self.gpu.queue.submit([encoder.finish()]);
+        let mapped = map(readback, readback.size());
+        self.gpu.drive()?;
+        self.gpu.take(readback, readback.size(), mapped).await
     }
 }
 
-fn n_rows(batch: &Batch, rows: Rows) -> usize {
+pub(super) fn n_rows(batch: &Batch, rows: Rows) -> usize {
     match rows {
         Rows::Decode => batch.n_decode,
         Rows::Prefill => batch.n_prefill(),
@@ -307,11 +346,7 @@ impl Device for GpuModel {
             batch.n_decode <= self.capacity.decode_rows && batch.n_prefill() <= self.capacity.prefill_rows
         );
         assert!(batch.logit_rows.len() <= self.capacity.logit_rows, "the scheduler knows the capacity");
-        let mut words = std::mem::take(&mut self.words);
-        let tile_rows = batch_words::attention_tile_rows(&self.plan.sizes);
-        batch_words::encode(batch, self.plan.caches.len(), tile_rows, &mut words);
-        self.gpu.queue.write_buffer(&self.activations.batch, 0, bytemuck::cast_slice(&words));
-        self.words = words;
+        self.write_batch(batch);
 
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;

@@ -15,8 +15,9 @@ use super::{ConnectionId, Surroundings};
 use crate::engine::{self, Engine, Progress, SequenceId, Step};
 use crate::gpu::GpuError;
 use crate::gpu::model::GpuModel;
+use crate::gpu::timings;
 use crate::plan::{Device as _, Ticket};
-use crate::protocol::{Event, FinishReason, ModelInfo, Prompt, RequestId};
+use crate::protocol::{Event, FinishReason, ModelInfo, OpTime, Prompt, RequestId};
 use crate::text::Tokenizer;
 
 /// Why answers end that were made of no numbers.
@@ -46,6 +47,8 @@ pub struct Stepping {
     step: Step,
     ticket: Ticket,
     submitted_ms: f64,
+    /// It is run again afterwards, to time its operations.
+    times_ops: bool,
 }
 
 /// A step that was computed, or could not be.
@@ -54,13 +57,21 @@ pub struct Stepped {
     step: Step,
     submitted_ms: f64,
     logits: Result<Vec<f32>, GpuError>,
+    ops: Option<Vec<timings::OpTime>>,
 }
 
 impl Stepping {
     /// Waits for the device.
     pub async fn read(mut self) -> Stepped {
-        let logits = self.model.read(self.ticket).await;
-        Stepped { model: self.model, step: self.step, submitted_ms: self.submitted_ms, logits }
+        let mut logits = self.model.read(self.ticket).await;
+        let mut ops = None;
+        if self.times_ops && logits.is_ok() {
+            match self.model.time_ops(&self.step.batch).await {
+                Ok(found) => ops = Some(found),
+                Err(error) => logits = Err(error),
+            }
+        }
+        Stepped { model: self.model, step: self.step, submitted_ms: self.submitted_ms, logits, ops }
     }
 }
 
@@ -201,12 +212,15 @@ impl Hosted {
         model.set_prefill_submits(self.pace.submits(&step.batch));
         let ticket = model.submit(&step.batch);
         self.n_steps += 1;
-        Some(Stepping { model, step, ticket, submitted_ms: now_ms })
+        let times_ops = self.wants_op_times(&step);
+        Some(Stepping { model, step, ticket, submitted_ms: now_ms, times_ops })
     }
 
     /// Takes a step's tokens. An error is the device's, and the step's sequences wait again.
     pub fn end_step(&mut self, stepped: Stepped, now_ms: f64) -> Result<(), GpuError> {
-        let Stepped { model, step, submitted_ms, logits } = stepped;
+        let Stepped { model, step, submitted_ms, logits, ops } = stepped;
+        let is_timed = ops.is_some();
+        self.tell_op_times(&step, ops);
         self.model = Some(model);
         match logits {
             // Not numbers: no token can be chosen from them, and they would be in the cache too.
@@ -216,7 +230,9 @@ impl Hosted {
                 self.engine.forget_cache();
             }
             Ok(logits) => {
-                self.pace.learn(&step.batch, now_ms - submitted_ms);
+                if !is_timed {
+                    self.pace.learn(&step.batch, now_ms - submitted_ms);
+                }
                 let progress = self.engine.retire(step.id, &logits);
                 self.tell(progress, submitted_ms, now_ms);
             }
@@ -226,6 +242,27 @@ impl Hosted {
             }
         }
         Ok(())
+    }
+
+    /// Whether the step is a decode step of one sequence that wants its operations timed.
+    fn wants_op_times(&self, step: &Step) -> bool {
+        let [sequence] = step.sequences[..] else { return false };
+        step.batch.n_prefill() == 0
+            && self.sessions.get(&sequence).is_some_and(|session| session.wants_op_times)
+    }
+
+    fn tell_op_times(&mut self, step: &Step, ops: Option<Vec<timings::OpTime>>) {
+        let session = step.sequences.first().and_then(|sequence| self.sessions.get_mut(sequence));
+        let (Some(session), Some(ops)) = (session, ops) else { return };
+        session.wants_op_times = false;
+        let (connection, request, _) = session.id;
+        let op = |op: timings::OpTime| {
+            let timings::OpTime { name, dispatches, ms, weight_bytes } = op;
+            OpTime { name, dispatches, ms, weight_bytes }
+        };
+        let ops = ops.into_iter().map(op).collect();
+        let position = step.batch.positions[0];
+        self.events.push((connection, Event::OpTimes { request, position, ops }));
     }
 
     /// Its device is lost: every sequence waits for [`Self::move_to`].

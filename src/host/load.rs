@@ -316,35 +316,22 @@ impl<S: Source> Described<S> {
         }
     }
 
+    /// Makes room for it on a device, and writes no weights: to count and time what steps cost the host.
+    pub async fn without_weights(&self, gpu: Rc<Gpu>) -> Result<GpuModel, GpuError> {
+        let capacity = self.capacity(gpu.summary().is_software);
+        GpuModel::new(gpu, self.plan.clone(), capacity, self.kv_tokens).await
+    }
+
     /// Makes room on the device and brings the weights there; `progress` hears of bytes done and in all.
     pub async fn load(self, gpu: Rc<Gpu>, mut progress: impl FnMut(u64, u64)) -> Result<Loaded, LoadError> {
         let is_software = gpu.summary().is_software;
         let vocab_size = self.config.vocab_size;
-        let logit_rows = self.max_sequences();
-        let capacity = self.capacity(is_software);
-        let model = GpuModel::new(Rc::clone(&gpu), self.plan.clone(), capacity, self.kv_tokens).await?;
+        let model = self.without_weights(Rc::clone(&gpu)).await?;
         write_weights(&self.files, &self.plan, &model, &mut progress).await?;
-        let cache = |(cache, n_blocks): (usize, &usize)| CacheConfig {
-            n_blocks: *n_blocks,
-            window: self.plan.caches[cache].window.map(|tokens| Window {
-                tokens,
-                blocks: self.plan.window_blocks(cache, capacity.prefill_rows).expect("it has a window"),
-            }),
-        };
-        let caches: Vec<CacheConfig> = model.cache_blocks().iter().enumerate().map(cache).collect();
-        // Less where memory did not suffice; a window holds a sequence of any length.
-        let most = caches.iter().map(CacheConfig::max_tokens).min().expect("a plan has a cache");
-        let context = self.context.min(most);
+        let config = engine_config(&model);
+        let context = config.context;
         let kv_note = (context < self.context)
             .then(|| format!("the GPU's memory holds {context} tokens of the {} asked for", self.context));
-        let config = EngineConfig {
-            caches,
-            context,
-            vocab_size,
-            max_sequences: logit_rows,
-            max_waiting_of_client: MAX_OUTPUTS,
-            max_logit_rows: logit_rows,
-        };
         let engine = Engine::new(config.clone());
         let info = ModelInfo {
             id: 0,
@@ -358,6 +345,7 @@ impl<S: Source> Described<S> {
             kv_bytes: model.kv_bytes(),
             kv_note,
             device_name: gpu.summary().name.clone(),
+            device_backend: gpu.summary().backend.clone(),
             device_kind: if is_software { DeviceKind::Software } else { DeviceKind::Gpu },
             n_layers: self.config.n_layers as u32,
             vocab_size: vocab_size as u32,
@@ -365,5 +353,28 @@ impl<S: Source> Described<S> {
         };
         let (tokenizer, pace) = (Rc::new(self.tokenizer), Pace::new(is_software));
         Ok(Loaded { tokenizer, model, engine, pace, info, config })
+    }
+}
+
+/// What an engine has to work with on a model.
+pub fn engine_config(model: &GpuModel) -> EngineConfig {
+    let (plan, capacity) = (model.plan(), model.capacity());
+    let cache = |(cache, n_blocks): (usize, &usize)| CacheConfig {
+        n_blocks: *n_blocks,
+        window: plan.caches[cache].window.map(|tokens| Window {
+            tokens,
+            blocks: plan.window_blocks(cache, capacity.prefill_rows).expect("it has a window"),
+        }),
+    };
+    let caches: Vec<CacheConfig> = model.cache_blocks().iter().enumerate().map(cache).collect();
+    // Less where memory did not suffice; a window holds a sequence of any length.
+    let most = caches.iter().map(CacheConfig::max_tokens).min().expect("a plan has a cache");
+    EngineConfig {
+        caches,
+        context: capacity.context.min(most),
+        vocab_size: plan.sizes.vocab_size,
+        max_sequences: capacity.logit_rows,
+        max_waiting_of_client: MAX_OUTPUTS,
+        max_logit_rows: capacity.logit_rows,
     }
 }

@@ -29,6 +29,8 @@ pub struct ModelInfo {
     pub kv_note: Option<String>,
     /// The device's own name.
     pub device_name: String,
+    /// The interface that the device is reached by, such as `vulkan` or `webgpu`.
+    pub device_backend: String,
     /// What kind of device it is.
     pub device_kind: DeviceKind,
     /// Layers of the model.

@@ -28,6 +28,7 @@ fn ready(name: &str) -> Event {
         kv_bytes: 1,
         kv_note: None,
         device_name: String::new(),
+        device_backend: "webgpu".into(),
         device_kind: DeviceKind::Software,
         n_layers: 1,
         vocab_size: 8,

@@ -9,6 +9,7 @@ use crate::{
     ui::{catalogue::default_options, turn::Speaker},
 };
 
+mod bench;
 mod chats;
 mod models;
 
@@ -25,6 +26,7 @@ fn info(name: &str) -> ModelInfo {
         kv_bytes: 1,
         kv_note: None,
         device_name: "Test".to_owned(),
+        device_backend: "webgpu".into(),
         device_kind: DeviceKind::Software,
         n_layers: 30,
         vocab_size: 49152,

@@ -75,7 +75,8 @@ const WEB: [&str; 3] = ["--no-default-features", "--features", "web"];
 const WASM: [&str; 2] = ["--target", "wasm32-unknown-unknown"];
 const DENY: [&str; 3] = ["--", "--deny", "warnings"];
 /// Integration tests that also run in a browser.
-const BROWSER_TESTS: [&str; 6] = ["--test", "blocks", "--test", "kernels", "--test", "models"];
+const BROWSER_TESTS: [&str; 8] =
+    ["--test", "blocks", "--test", "host_time", "--test", "kernels", "--test", "models"];
 /// How long one run of the fuzzer is: executions, and seconds where those come first.
 const FUZZ: [&str; 5] =
     ["-runs=2000000", "-max_total_time=60", "-seed=1", "-verbosity=0", "-print_final_stats=1"];
@@ -177,10 +178,19 @@ fn page_tests(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
     Ok(vec![command])
 }
 
+/// What writes README's speeds.
+pub(super) fn speed(context: &Context) -> Command {
+    let mut command =
+        cargo(context, &[&["run", "--quiet", "--locked", "--package", "page-tests", "--bin", "speed", "--"]]);
+    command.args(["README.md", "tests/speed"]);
+    command
+}
+
 /// What measures the built page in Chromium.
-pub(super) fn page_bench(context: &Context) -> Result<Vec<Command>> {
+pub(super) fn page_bench(context: &Context, options: &[String]) -> Result<Vec<Command>> {
     let mut command =
         cargo(context, &[&["run", "--quiet", "--locked", "--package", "page-tests", "--bin", "bench"]]);
+    command.arg("--").args(options);
     with_page(context, &mut command)?;
     let mut commands = page_build(context, &[])?;
     commands.push(command);
