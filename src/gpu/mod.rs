@@ -16,6 +16,7 @@ pub mod batch_words;
 mod browser;
 pub mod buffers;
 pub mod costs;
+pub mod floor;
 pub mod layout;
 pub mod lower;
 mod maker;

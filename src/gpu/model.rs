@@ -425,14 +425,14 @@ impl Gpu {
     }
 
     /// Natively lets callbacks run once all submitted work is done; a browser does that by itself.
-    fn drive(&self) -> Result<(), GpuError> {
+    pub(super) fn drive(&self) -> Result<(), GpuError> {
         match self.device.poll(wgpu::PollType::wait_indefinitely()) {
             Ok(_) => Ok(()),
             Err(error) => Err(self.lost(&error.to_string())),
         }
     }
 
-    fn lost(&self, reason: &str) -> GpuError {
+    pub(super) fn lost(&self, reason: &str) -> GpuError {
         self.fault().unwrap_or_else(|| GpuError::Lost { reason: reason.into() })
     }
 }

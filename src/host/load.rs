@@ -31,7 +31,7 @@ use crate::text::{TextError, Tokenizer, Vocabulary};
 pub const DEFAULT_CONTEXT: usize = 4096;
 
 /// Bytes that one step's logits may take on their way back.
-const LOGITS_BYTES: usize = 8 << 20;
+const LOGITS_BYTES: usize = 16 << 20;
 
 /// The longest model name that is shown.
 const MAX_NAME_CHARS: usize = 120;

@@ -23,6 +23,7 @@ mod bench;
 mod chat;
 mod costs;
 mod export;
+mod floor;
 mod generate;
 mod info;
 mod messages;

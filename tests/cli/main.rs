@@ -6,6 +6,7 @@ mod bad_input;
 mod batch;
 mod bench;
 mod export;
+mod floor;
 #[path = "../support/gguf_writer.rs"]
 mod gguf_writer;
 

@@ -91,6 +91,8 @@ pub(super) enum Measured {
     Host,
     /// What each operation costs the device.
     Ops,
+    /// The device alone, without a model.
+    Floor,
 }
 
 impl Arguments {
@@ -229,7 +231,8 @@ fn set_positional(arguments: &mut Arguments, command: Command, value: OsString) 
 /// What a command cannot do without.
 fn check(arguments: &Arguments, command: Command) -> Result<(), CliError> {
     let missing = |what: &str| Err(usage(Some(command), format!("{what} is missing")));
-    let takes_model = !matches!(command, Command::Devices | Command::Quantize | Command::Convert);
+    let takes_model = !matches!(command, Command::Devices | Command::Quantize | Command::Convert)
+        && arguments.measured != Measured::Floor;
     if takes_model && arguments.model.is_none() {
         return missing("--model PATH");
     }
@@ -320,7 +323,8 @@ fn set_flag(arguments: &mut Arguments, name: &str, on: bool) -> Result<(), Strin
         "plan" if on => measure(arguments, "plan", Measured::Plan),
         "host" if on => measure(arguments, "host", Measured::Host),
         "ops" if on => measure(arguments, "ops", Measured::Ops),
-        "plan" | "host" | "ops" => {}
+        "floor" if on => measure(arguments, "floor", Measured::Floor),
+        "plan" | "host" | "ops" | "floor" => {}
         "force" => arguments.force = on,
         "ignore-eos" => sampling.ignore_eos = on,
         "include-stop-str-in-output" => sampling.include_stop_str_in_output = on,

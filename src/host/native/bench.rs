@@ -8,7 +8,7 @@ use super::CliError;
 use super::arguments::{Arguments, Measured as Asked};
 use super::model::{Opened, Running};
 use super::output;
-use super::{costs, ops, surroundings, turns};
+use super::{costs, floor, ops, surroundings, turns};
 use crate::bench::percentiles::{self, Percentiles};
 use crate::bench::plan::Plan;
 use crate::bench::report::{Measured, Report};
@@ -32,6 +32,7 @@ pub(super) async fn bench(arguments: &Arguments) -> Result<(), CliError> {
         Asked::Plan => costs::plan(arguments).await,
         Asked::Host => costs::host(arguments).await,
         Asked::Ops => ops::ops(arguments).await,
+        Asked::Floor => floor::floor(arguments).await,
     }
 }
 

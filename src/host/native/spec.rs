@@ -49,7 +49,7 @@ const fn option(group: Group, name: &'static str, value: &'static str, help: &'s
     OptionSpec { name, value, help, group }
 }
 
-const OPTIONS: [OptionSpec; 49] = [
+const OPTIONS: [OptionSpec; 50] = [
     option(
         Group::Model,
         "model",
@@ -220,6 +220,7 @@ const OPTIONS: [OptionSpec; 49] = [
         "GB/s",
         "of --plan: what memory reads a second, for the least time of a token (default 100)",
     ),
+    option(Group::Bench, "floor", "", "time the GPU alone instead: an empty dispatch, and reading memory"),
     option(
         Group::Quantize,
         "type",
@@ -351,7 +352,8 @@ impl Command {
                  --plan counts a decode step of one sequence, by running it on a device that computes nothing; weights and KV\n\
                  cache count once for each dispatch that reads them. JSON: {\"layers\", \"dispatches\", \"submits\", \"host_writes\",\n\
                  \"gpu_objects_created\", \"weight_bytes\", \"kv_bytes\"}. --host times the same steps; use a release build.\n\
-                 --ops gives each dispatch a pass of its own, so its sum is more than a step takes.\n"
+                 --ops gives each dispatch a pass of its own, so its sum is more than a step takes.\n\
+                 --floor's JSON: {\"device\", \"dispatch_us\", \"bandwidth_gb_per_sec\", \"buffer_bytes\"}; it needs no model.\n"
             }
             Self::Chat => {
                 "Each line of stdin is a message. /new begins anew, /system TEXT does so with a system prompt, /exit or the end of\n\

@@ -61,7 +61,12 @@ pub(super) const STAGES: &[Stage] = &[
         kind: Kind::Tests,
         commands: wasm,
     },
-    Stage { name: PAGE_BUILD, what: "Trunk builds the page", kind: Kind::Check, commands: page_build },
+    Stage {
+        name: PAGE_BUILD,
+        what: "Trunk builds the page, and no larger than it may be",
+        kind: Kind::Check,
+        commands: page_build,
+    },
     Stage {
         name: PAGE_TESTS,
         what: "a person uses the page, in Chromium",
@@ -163,7 +168,10 @@ fn wasm(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
 fn page_build(context: &Context, _: &[String]) -> Result<Vec<Command>> {
     let dist = page_dist(context)?;
     std::fs::create_dir_all(&dist).map_err(|error| format!("cannot make {}: {error}", dist.display()))?;
-    Ok(vec![serve::build_for_tests(context, &dist)])
+    let python = setup::python(context).ok_or("Python 3, which measures the page, is gone")?;
+    let mut sizes = context.command(python);
+    sizes.arg("tests/page/sizes.py").arg(&dist);
+    Ok(vec![serve::build_for_tests(context, &dist), sizes])
 }
 
 fn page_tests(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
