@@ -19,7 +19,7 @@ use pagelm::format::decode::decode;
 use pagelm::gpu::Gpu;
 use pagelm::gpu::layout::Capacity;
 use pagelm::gpu::model::GpuModel;
-use pagelm::gpu::shader::Variant;
+use pagelm::gpu::shader::VARIANTS;
 use pagelm::host::load::describe;
 use pagelm::plan::batch::{Batch, RowKind};
 use pagelm::plan::{
@@ -31,7 +31,6 @@ use pagelm::store::Source as _;
 
 const VOCAB_SIZE: usize = 262_144;
 const WIDTH: usize = 544;
-const VARIANTS: [Variant; 2] = [Variant::Serial, Variant::Workgroup];
 
 /// A device with the limits that every WebGPU implementation has.
 async fn default_gpu() -> Gpu {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Bench;
 use super::percentiles::Percentiles;
-use crate::protocol::{DeviceKind, KvType, LoadOptions, ModelInfo, OpTime, Precision};
+use crate::protocol::{DeviceKind, LoadOptions, ModelInfo, OpTime, Precision};
 
 /// A session of measurements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -101,10 +101,6 @@ impl Report {
             Precision::Exact => "exact",
             Precision::Fast => "fast",
         };
-        let kv = match options.kv {
-            KvType::F16 => "f16",
-            KvType::F32 => "f32",
-        };
         Self {
             pagelm: env!("CARGO_PKG_VERSION").to_owned(),
             date,
@@ -116,7 +112,7 @@ impl Report {
                 weight_bytes: info.weight_bytes,
             },
             precision: precision.to_owned(),
-            kv: kv.to_owned(),
+            kv: options.kv.name().to_owned(),
             results: bench.results().to_vec(),
             ops: bench.ops().cloned(),
         }

@@ -3,7 +3,11 @@
 //! Invariant: decode rows start at 0, prefill rows at the next whole tile, and rows that only fill a tile have no slot.
 
 use super::layout::{Capacity, TILE_ROWS};
+use crate::plan::Sizes;
 use crate::plan::batch::{BLOCK_TOKENS, Batch};
+
+/// Query vectors of a workgroup of `attend_tiled`: a row's heads that share a key head, of some rows.
+pub const ATTENTION_QUERIES: usize = 32;
 
 const HEADER: usize = 16;
 const NO_SLOT: u32 = u32::MAX;
@@ -11,11 +15,36 @@ const NO_SLOT: u32 = u32::MAX;
 /// Words that the largest batch takes.
 pub fn capacity_words(capacity: &Capacity, n_caches: usize) -> usize {
     let tables = (capacity.decode_rows + capacity.prefill_rows) * capacity.context.div_ceil(BLOCK_TOKENS);
-    HEADER + (2 + 2 * n_caches) * capacity.rows() + capacity.padded_logit_rows() + n_caches * tables
+    let attention_tiles = 2 * capacity.prefill_rows;
+    HEADER
+        + (2 + 2 * n_caches) * capacity.rows()
+        + capacity.padded_logit_rows()
+        + n_caches * tables
+        + attention_tiles
+}
+
+/// Rows of a prompt that share a workgroup of `attend_tiled`; 0 where not even one row's heads fit.
+pub fn attention_tile_rows(sizes: &Sizes) -> usize {
+    ATTENTION_QUERIES / (sizes.n_heads / sizes.n_kv_heads)
+}
+
+/// First activation row and number of rows of each tile of `attend_tiled`: prompt rows of one sequence, at most so many.
+pub fn attention_tiles(batch: &Batch, tile_rows: usize) -> impl Iterator<Item = [u32; 2]> {
+    let first_prefill = batch.n_decode.next_multiple_of(TILE_ROWS);
+    let of_sequences = batch.sequences[batch.n_decode..].chunk_by(|a, b| a == b);
+    let mut start = first_prefill;
+    of_sequences.flat_map(move |rows| {
+        let first = start;
+        start += rows.len();
+        let n_rows = rows.len();
+        (0..n_rows)
+            .step_by(tile_rows.max(1))
+            .map(move |row| [(first + row) as u32, tile_rows.max(1).min(n_rows - row) as u32])
+    })
 }
 
 /// Lays a batch out in `words`, which keeps its allocation from step to step.
-pub fn encode(batch: &Batch, n_caches: usize, words: &mut Vec<u32>) {
+pub fn encode(batch: &Batch, n_caches: usize, tile_rows: usize, words: &mut Vec<u32>) {
     let first_prefill = batch.n_decode.next_multiple_of(TILE_ROWS);
     let n_rows = first_prefill + batch.n_prefill().next_multiple_of(TILE_ROWS);
     let activation_row =
@@ -47,6 +76,8 @@ pub fn encode(batch: &Batch, n_caches: usize, words: &mut Vec<u32>) {
             words[tables + cache * n_rows + to] = *start;
         }
     }
+    let tiles = words.len();
+    words.extend(attention_tiles(batch, tile_rows).flatten());
     let header = [
         batch.n_decode,
         batch.n_prefill(),
@@ -58,6 +89,7 @@ pub fn encode(batch: &Batch, n_caches: usize, words: &mut Vec<u32>) {
         tables,
         logit_rows,
         n_rows,
+        tiles,
     ];
     for (word, value) in words.iter_mut().zip(header) {
         *word = value as u32;

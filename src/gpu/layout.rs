@@ -4,9 +4,11 @@
 
 use std::ops::Range;
 
+use super::attend_text::RANGE;
 use super::lower::LowerError;
+use super::shader::Variant;
 use super::weights::row_bytes;
-use crate::plan::{Matrix, Op, Plan};
+use crate::plan::{KvType, Matrix, Op, Plan};
 
 /// Rows that start a tile: decode rows are padded to this, then come prefill rows.
 pub const TILE_ROWS: usize = 8;
@@ -58,15 +60,22 @@ pub struct Region {
 
 /// Offsets in f32 values, sizes in bytes.
 ///
-/// Where heads of q and k are normed, projections are not yet queries: they lie where queries do otherwise, and queries and
+/// Where whole heads are needed (norms of q and k, a cache in 8 bits), projections are not yet queries: they lie where queries do otherwise, and queries and
 /// what is attended change buffers with each other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
     /// In [`Buffer::Hidden`]: (rows, width)
     pub hidden: Region,
+    /// In [`Buffer::Hidden`], since neither queries nor what is attended are there: what attention makes of each span of
+    /// positions that a decode row sees, where it is split: (decode rows, n_heads, spans, head_dim + greatest total 0 0)
+    pub spans: Region,
+    /// Most spans that a row sees.
+    pub n_spans: u32,
+    /// Ranges of positions in a span: as few as memory allows, since they come one after the other.
+    pub span_ranges: u32,
     /// In [`Buffer::Inputs`]: (rows, width)
     pub normed: Region,
-    /// In [`Buffer::Outputs`], where heads are normed: (rows, (n_heads + 2 n_kv_heads) · head_dim)
+    /// In [`Buffer::Outputs`], where whole heads are needed: (rows, (n_heads + 2 n_kv_heads) · head_dim)
     pub projected: Region,
     /// (rows, n_heads · head_dim)
     pub query: Region,
@@ -96,23 +105,40 @@ pub struct Layout {
 
 impl Layout {
     /// Lays a plan out for so many rows; refuses what does not fit one binding.
-    pub fn new(plan: &Plan, capacity: &Capacity, max_binding_bytes: u64) -> Result<Self, LowerError> {
+    pub fn new(
+        plan: &Plan,
+        capacity: &Capacity,
+        variant: Variant,
+        max_binding_bytes: u64,
+    ) -> Result<Self, LowerError> {
         let sizes = &plan.sizes;
         let rows = capacity.rows();
         let logit_rows = capacity.padded_logit_rows();
         let attention = sizes.n_heads * sizes.head_dim;
-        let norms_heads = has(plan, |op| matches!(op, Op::ProjectQkv { head_norms: Some(_), .. }));
+        let whole_heads = has(plan, |op| takes_whole_heads(plan, op));
         let norms_added = has(plan, |op| matches!(op, Op::ProjectAdd { post_norm: Some(_), .. }));
         let width_if = |is_used: bool, width: usize| if is_used { rows * width } else { 0 };
         let mut hidden = Regions::of(Buffer::Hidden);
         let mut inputs = Regions::of(Buffer::Inputs);
         let mut outputs = Regions::of(Buffer::Outputs);
         let stream = hidden.take(rows * sizes.width);
+        let per_span = capacity.decode_rows * sizes.n_heads * (sizes.head_dim + 4);
+        let span_ranges = if variant.shares_work() {
+            let most_bytes = (max_binding_bytes / 8).min(MOST_SPAN_BYTES);
+            let fits = |n_ranges: &usize| {
+                (most_spans(plan, capacity, *n_ranges) * per_span * 4) as u64 <= most_bytes
+            };
+            (0..usize::BITS).map(|power| 1 << power).find(fits).unwrap_or(1)
+        } else {
+            1
+        };
+        let n_spans = if variant.shares_work() { most_spans(plan, capacity, span_ranges) } else { 0 };
+        let spans = hidden.take(n_spans * per_span);
         let normed = inputs.take(rows * sizes.width);
         let projected =
-            outputs.take(width_if(norms_heads, attention + 2 * sizes.n_kv_heads * sizes.head_dim));
+            outputs.take(width_if(whole_heads, attention + 2 * sizes.n_kv_heads * sizes.head_dim));
         let (queries, others) =
-            if norms_heads { (&mut inputs, &mut outputs) } else { (&mut outputs, &mut inputs) };
+            if whole_heads { (&mut inputs, &mut outputs) } else { (&mut outputs, &mut inputs) };
         let query = queries.take(rows * attention);
         let attended = others.take(rows * attention);
         let added = [
@@ -128,6 +154,9 @@ impl Layout {
         let rotaries = plan.rotaries.iter().map(|_| tables.take(rotary_len)).collect();
         let layout = Self {
             hidden: stream,
+            spans,
+            n_spans: n_spans as u32,
+            span_ranges: span_ranges as u32,
             normed,
             projected,
             query,
@@ -144,7 +173,7 @@ impl Layout {
             tables_bytes: tables.bytes(),
         };
         let buffers = [
-            ("the residual stream", layout.hidden_bytes),
+            ("the residual stream and attention to so long a context", layout.hidden_bytes),
             ("the activations", layout.inputs_bytes),
             ("the logits and activations", layout.outputs_bytes),
             ("the table of rotary positions", layout.tables_bytes),
@@ -160,6 +189,33 @@ impl Layout {
         }
         Ok(layout)
     }
+
+    /// Positions in a span.
+    pub fn span(&self) -> usize {
+        (self.span_ranges * RANGE) as usize
+    }
+}
+
+/// Most bytes for what attention makes of spans.
+const MOST_SPAN_BYTES: u64 = 32 << 20;
+
+/// Spans of so many positions that a row at a position sees; a window begins anywhere in one.
+pub(super) fn n_spans(position: usize, window: Option<usize>, span: usize) -> usize {
+    let all = position / span + 1;
+    window.map_or(all, |window| all.min(window.saturating_sub(2) / span + 2))
+}
+
+/// Most spans of so many ranges that a row sees.
+fn most_spans(plan: &Plan, capacity: &Capacity, n_ranges: usize) -> usize {
+    let last = capacity.context.saturating_sub(1);
+    let of_caches = plan.caches.iter().map(|cache| n_spans(last, cache.window, n_ranges * RANGE as usize));
+    of_caches.max().unwrap_or(0)
+}
+
+/// Whether a projection of q, k and v is finished by a dispatch that sees whole heads: their norm needs all values, and so
+/// does a scale that they share in the cache.
+pub(super) fn takes_whole_heads(plan: &Plan, op: &Op) -> bool {
+    matches!(op, Op::ProjectQkv { head_norms, .. } if head_norms.is_some() || plan.kv == KvType::Q8)
 }
 
 fn has(plan: &Plan, is_wanted: impl Fn(&Op) -> bool) -> bool {

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use super::buffers::Buffers;
 use super::layout::{Buffer, Capacity, Layout, Segment};
 use super::lower::{Constants, Dispatch, Grid, Rows};
-use super::shader::{ShaderKey, TILES};
+use super::shader::{Matvec, ShaderKey, TILES, TileSize};
 use super::weights::device_bytes;
 use super::{Gpu, GpuError, batch_words};
 use crate::plan::Plan;
@@ -37,7 +37,7 @@ pub(super) struct Compiled {
     pub(super) weight_bytes: u64,
     pub(super) rows: Rows,
     pub(super) grid: Grid,
-    /// One a tile, or one.
+    /// One a tile or tile size, or one.
     pub(super) pipelines: Vec<Rc<wgpu::ComputePipeline>>,
     pub(super) bind_group: wgpu::BindGroup,
 }
@@ -206,7 +206,11 @@ impl Maker<'_> {
             let quants = weights.map_or(&activations.no_weights, |weights| &weights.quants);
             let scales =
                 weights.and_then(|weights| weights.scales.as_ref()).unwrap_or(&activations.no_weights);
-            let kv = dispatch.layer.map_or(&activations.no_kv, |layer| &kv[layer]);
+            let kv = match (dispatch.layer, dispatch.positions) {
+                (Some(layer), _) => &kv[layer],
+                (None, Some(id)) => &matrices[id.0][0].quants,
+                (None, None) => &activations.no_kv,
+            };
             let buffers = [
                 &activations.batch,
                 &activations.tables,
@@ -236,7 +240,7 @@ impl Maker<'_> {
             let bytes = weights.map_or(0, |weights| {
                 weights.quants.size() + weights.scales.as_ref().map_or(0, wgpu::Buffer::size)
             });
-            let is_one_row = matches!(dispatch.shader, ShaderKey::Embed(_));
+            let is_one_row = matches!(dispatch.shader, ShaderKey::Embed(..));
             let n_rows = weights.filter(|_| is_one_row).map_or(1, |weights| weights.segment.n_rows());
             let descriptor = wgpu::BindGroupDescriptor { label, layout: &layout, entries: &entries };
             Compiled {
@@ -296,12 +300,18 @@ impl<'a> Pipelines<'a> {
         Self { device, layout: device.create_pipeline_layout(&descriptor), made: HashMap::new() }
     }
 
-    /// A matmul's pipelines, one a tile, or the one of another kernel.
+    /// A matmul's pipelines, one a tile or tile size, or the one of another kernel.
     fn of(&mut self, shader: ShaderKey) -> Vec<Rc<wgpu::ComputePipeline>> {
         match shader {
-            ShaderKey::Matmul(variant, block, _, emit) => {
-                TILES.map(|tile| self.make(ShaderKey::Matmul(variant, block, tile, emit))).to_vec()
+            ShaderKey::Matmul(block, _, emit) => {
+                TILES.map(|tile| self.make(ShaderKey::Matmul(block, tile, emit))).to_vec()
             }
+            ShaderKey::Matvec(matvec) => {
+                TILES.map(|tile| self.make(ShaderKey::Matvec(Matvec { tile, ..matvec }))).to_vec()
+            }
+            ShaderKey::MatmulTiled(block, emit, _) => [TileSize::Small, TileSize::Large]
+                .map(|size| self.make(ShaderKey::MatmulTiled(block, emit, size)))
+                .to_vec(),
             other => vec![self.make(other)],
         }
     }
@@ -316,7 +326,10 @@ impl<'a> Pipelines<'a> {
                 layout: Some(&self.layout),
                 module: &module,
                 entry_point: label,
-                compilation_options: wgpu::PipelineCompilationOptions::default(),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    zero_initialize_workgroup_memory: key.needs_zeroed_memory(),
+                    ..Default::default()
+                },
                 cache: None,
             }))
         };

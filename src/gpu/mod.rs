@@ -5,9 +5,12 @@
 use std::sync::{Arc, Mutex};
 
 use crate::gpu::shader::Variant;
+use crate::gpu::tuning::{AdapterClass, Tuning};
 use buffers::Live;
-use lower::LowerError;
+use lower::{LowerError, Target};
 
+mod attend_text;
+mod attention_sums;
 pub mod batch_words;
 #[cfg(target_arch = "wasm32")]
 mod browser;
@@ -17,12 +20,14 @@ pub mod floor;
 pub mod layout;
 pub mod lower;
 mod maker;
+mod matvec_text;
 pub mod model;
 #[cfg(feature = "native")]
 mod noop;
 mod serial_tile;
 pub mod shader;
 pub mod timings;
+pub mod tuning;
 pub mod weights;
 
 /// Why the GPU cannot do what was asked.
@@ -107,6 +112,7 @@ pub struct Gpu {
     limits: wgpu::Limits,
     summary: AdapterSummary,
     variant: Variant,
+    tuning: Tuning,
     max_matrix_bytes: u64,
     fault: Arc<Mutex<Option<GpuError>>>,
     live: Arc<Live>,
@@ -139,9 +145,12 @@ impl Gpu {
         limits: Option<wgpu::Limits>,
     ) -> Result<Self, GpuError> {
         let summary = summarize(&adapter);
+        let info = adapter.get_info();
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("pagelm"),
-            required_features: adapter.features() & wgpu::Features::TIMESTAMP_QUERY,
+            // A browser's subgroups are asked for in www/engine_worker.js: wgpu does not pass that on.
+            required_features: adapter.features()
+                & (wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY),
             required_limits: limits.unwrap_or_else(|| adapter.limits()),
             ..Default::default()
         };
@@ -155,15 +164,40 @@ impl Gpu {
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| record(&on_error, refused(&error))));
         let on_loss = Arc::clone(&fault);
         device.set_device_lost_callback(move |_, reason| record(&on_loss, GpuError::Lost { reason }));
-        let variant = if summary.is_software { Variant::Serial } else { Variant::Workgroup };
+        let variant = match has_subgroups(&device) {
+            _ if summary.is_software => Variant::Serial,
+            true => Variant::Subgroup,
+            false => Variant::Workgroup,
+        };
+        let tuning = AdapterClass::of(&summary.name, info.device_type).tuning();
         let limits = device.limits();
         let max_matrix_bytes = max_binding_bytes(&limits);
-        Ok(Self { device, queue, limits, summary, variant, max_matrix_bytes, fault, live: Arc::default() })
+        let live = Arc::default();
+        Ok(Self { device, queue, limits, summary, variant, tuning, max_matrix_bytes, fault, live })
     }
 
-    /// Chooses the kernels of the other kind of adapter: both must be right on every adapter.
+    /// Chooses the kernels of another kind of adapter: all must be right on every adapter.
+    ///
+    /// # Panics
+    /// If they need subgroups and the device has none.
     pub fn with_variant(self, variant: Variant) -> Self {
+        assert!(variant != Variant::Subgroup || has_subgroups(&self.device), "the device has no subgroups");
         Self { variant, ..self }
+    }
+
+    /// Cuts work otherwise.
+    pub fn with_tuning(self, tuning: Tuning) -> Self {
+        Self { tuning, ..self }
+    }
+
+    /// How work is cut.
+    pub fn tuning(&self) -> Tuning {
+        self.tuning
+    }
+
+    /// Whether kernels may use subgroups.
+    pub fn has_subgroups(&self) -> bool {
+        has_subgroups(&self.device)
     }
 
     /// The adapter.
@@ -181,6 +215,12 @@ impl Gpu {
         max_binding_bytes(&self.limits)
     }
 
+    /// Lays activations out as for an adapter with smaller bindings.
+    pub fn with_max_binding_bytes(mut self, max_binding_bytes: u64) -> Self {
+        self.limits.max_storage_buffer_binding_size = max_binding_bytes;
+        self
+    }
+
     /// Largest binding of a matrix in bytes; larger matrices are split by rows.
     pub fn max_matrix_bytes(&self) -> u64 {
         self.max_matrix_bytes
@@ -189,6 +229,12 @@ impl Gpu {
     /// Splits matrices as an adapter with smaller bindings would.
     pub fn with_max_matrix_bytes(self, max_matrix_bytes: u64) -> Self {
         Self { max_matrix_bytes, ..self }
+    }
+
+    /// What lowering has to know.
+    pub fn target(&self) -> Target {
+        let Self { variant, tuning, max_matrix_bytes, .. } = *self;
+        Target { variant, tuning, max_matrix_bytes }
     }
 
     /// Largest buffer in bytes.
@@ -216,6 +262,13 @@ impl Gpu {
     pub fn fault(&self) -> Option<GpuError> {
         self.fault.lock().expect("no holder of this lock panics").clone()
     }
+}
+
+fn has_subgroups(device: &wgpu::Device) -> bool {
+    #[cfg(target_arch = "wasm32")]
+    return browser::has_subgroups(device);
+    #[cfg(not(target_arch = "wasm32"))]
+    device.features().contains(wgpu::Features::SUBGROUP)
 }
 
 fn max_binding_bytes(limits: &wgpu::Limits) -> u64 {

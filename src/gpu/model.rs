@@ -9,11 +9,11 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use super::buffers::Buffers;
-use super::layout::{Buffer, Capacity, Layout};
-use super::lower::{Grid, Rows, Target, lower};
+use super::layout::{Buffer, Capacity, Layout, n_spans};
+use super::lower::{Grid, Rows, lower};
 use super::maker::{Activations, Compiled, Maker, MatrixBuffers};
 use super::serial_tile::pairs_for;
-use super::shader::{GRID_LIMIT, TILES, Variant, WORKGROUP, tile_for};
+use super::shader::{GRID_LIMIT, TILES, TileSize, Variant, WORKGROUP, tile_for};
 use super::weights::{device_bytes, file_row_bytes, repack};
 use super::{Gpu, GpuError, batch_words};
 use crate::plan::batch::{BLOCK_TOKENS, Batch};
@@ -52,6 +52,8 @@ pub struct GpuModel {
     activations: Activations,
     readbacks: Vec<wgpu::Buffer>,
     words: Vec<u32>,
+    /// Of the batch that was written last.
+    n_attention_tiles: u32,
     in_flight: VecDeque<InFlight>,
     next_ticket: u64,
     prefill_submits: usize,
@@ -80,8 +82,8 @@ impl GpuModel {
         kv_tokens: usize,
     ) -> Result<Self, GpuError> {
         let max_binding_bytes = gpu.max_binding_bytes();
-        let layout = Layout::new(&plan, &capacity, max_binding_bytes)?;
-        let target = Target { variant: gpu.variant(), max_matrix_bytes: gpu.max_matrix_bytes() };
+        let layout = Layout::new(&plan, &capacity, gpu.variant(), max_binding_bytes)?;
+        let target = gpu.target();
         let lowered = lower(&plan, &layout, target)?;
         let mut maker = Maker { gpu: &gpu, n_objects: 0, buffers: Buffers::new(&gpu.live) };
         let (matrices, weight_bytes) = maker.matrices(&plan, lowered.segments).await?;
@@ -105,6 +107,7 @@ impl GpuModel {
             activations,
             readbacks,
             words: Vec::new(),
+            n_attention_tiles: 0,
             in_flight: VecDeque::new(),
             next_ticket: 0,
             prefill_submits: 1,
@@ -293,11 +296,11 @@ impl GpuModel {
         if n_rows == 0 {
             return false;
         }
-        let tile = tile_for(n_rows);
-        let tile_idx = TILES.iter().position(|t| *t == tile).expect("tile_for gives a tile");
-        let pipeline = dispatch.pipelines.get(tile_idx).unwrap_or(&dispatch.pipelines[0]);
-        let [x, y, z] = workgroups(dispatch.grid, n_rows as u32, tile);
-        pass.set_pipeline(pipeline);
+        let (pipeline, [x, y, z]) = match dispatch.grid {
+            Grid::AttentionTiles { n_kv_heads } => (0, [n_kv_heads, self.n_attention_tiles, 1]),
+            grid => workgroups(grid, n_rows as u32, &batch.positions[..batch.n_decode]),
+        };
+        pass.set_pipeline(dispatch.pipelines.get(pipeline).unwrap_or(&dispatch.pipelines[0]));
         pass.set_bind_group(0, &dispatch.bind_group, &[]);
         pass.dispatch_workgroups(if self.is_hollow { 0 } else { x }, y, z);
         true
@@ -306,7 +309,9 @@ impl GpuModel {
     /// Puts a batch on the device, with one write.
     pub(super) fn write_batch(&mut self, batch: &Batch) {
         let mut words = std::mem::take(&mut self.words);
-        batch_words::encode(batch, self.plan.caches.len(), &mut words);
+        let tile_rows = batch_words::attention_tile_rows(&self.plan.sizes);
+        self.n_attention_tiles = batch_words::attention_tiles(batch, tile_rows).count() as u32;
+        batch_words::encode(batch, self.plan.caches.len(), tile_rows, &mut words);
         self.gpu.queue.write_buffer(&self.activations.batch, 0, bytemuck::cast_slice(&words));
         self.words = words;
     }
@@ -432,17 +437,36 @@ impl Gpu {
     }
 }
 
-fn workgroups(grid: Grid, n_rows: u32, tile: u32) -> [u32; 3] {
+/// Which of a dispatch's pipelines, and how many workgroups of it.
+fn workgroups(grid: Grid, n_rows: u32, decode_positions: &[u32]) -> (usize, [u32; 3]) {
     let wide = |groups: u32| (groups.min(GRID_LIMIT), groups.div_ceil(GRID_LIMIT).max(1));
+    let tile = tile_for(n_rows as usize);
+    let by_tile = TILES.iter().position(|t| *t == tile).expect("tile_for gives a tile");
     match grid {
-        Grid::Items { n_items } => [n_items.div_ceil(WORKGROUP), n_rows, 1],
+        Grid::Items { n_items } => (0, [n_items.div_ceil(WORKGROUP), n_rows, 1]),
         Grid::Pairs { n_pairs } => {
-            [n_pairs.div_ceil(pairs_for(tile)).div_ceil(WORKGROUP), n_rows.div_ceil(tile), 1]
+            let x = n_pairs.div_ceil(pairs_for(tile)).div_ceil(WORKGROUP);
+            (by_tile, [x, n_rows.div_ceil(tile), 1])
         }
         Grid::Groups { n_items, items, rows } => {
             let (x, z) = wide(n_items.div_ceil(items));
-            [x, n_rows.div_ceil(rows.unwrap_or(tile)), z]
+            (0, [x, n_rows.div_ceil(rows), z])
         }
-        Grid::Flat { n_items } => [(n_rows * n_items).div_ceil(WORKGROUP), 1, 1],
+        Grid::Cut { n_pairs, cut } => {
+            let (x, z) = wide(n_pairs.div_ceil(cut.pairs(tile)));
+            (by_tile, [x, n_rows.div_ceil(tile), z])
+        }
+        Grid::Spans { n_items, span, window } => {
+            let seen = decode_positions.iter().map(|position| n_spans(*position as usize, window, span));
+            (0, [seen.max().unwrap_or(0) as u32, n_rows, n_items])
+        }
+        Grid::Tiled { n_pairs, least_groups } => {
+            let size = TileSize::for_size(n_pairs, n_rows, least_groups);
+            let [pairs, rows] = size.pairs_and_rows();
+            let (x, z) = wide(n_pairs.div_ceil(pairs));
+            (size as usize, [x, n_rows.div_ceil(rows), z])
+        }
+        Grid::AttentionTiles { .. } => unreachable!("their number is the batch's"),
+        Grid::Flat { n_items } => (0, [(n_rows * n_items).div_ceil(WORKGROUP), 1, 1]),
     }
 }

@@ -173,6 +173,7 @@ pub fn describe_files<S: Source>(
     let kv = match options.kv {
         protocol::KvType::F16 => KvType::F16,
         protocol::KvType::F32 => KvType::F32,
+        protocol::KvType::Q8 => KvType::Q8,
     };
     // The pool holds one full context, shared by all sequences.
     let context = checked_context(options.context, config.context)?;
@@ -288,7 +289,12 @@ impl<S: Source> Described<S> {
     /// Bytes that the model will take on a device, all its buffers together, if its memory suffices.
     pub fn gpu_bytes(&self, gpu: &Gpu) -> Result<u64, GpuError> {
         let max_binding_bytes = gpu.max_binding_bytes();
-        let layout = Layout::new(&self.plan, &self.capacity(gpu.summary().is_software), max_binding_bytes)?;
+        let layout = Layout::new(
+            &self.plan,
+            &self.capacity(gpu.summary().is_software),
+            gpu.variant(),
+            max_binding_bytes,
+        )?;
         let weights = self.plan.matrices.iter().map(|matrix| {
             let n_rows = matrix.parts.iter().map(|part| part.n_rows).sum();
             let bytes = device_bytes(matrix.block_type, n_rows, matrix.n_columns);

@@ -23,14 +23,17 @@ pub enum KvType {
     F16,
     /// Single precision.
     F32,
+    /// Whole numbers from −127 to 127, and a scale for each head of a token.
+    Q8,
 }
 
 impl KvType {
-    /// Bytes of one value.
-    pub fn bytes(self) -> usize {
+    /// Bytes of a head's keys, or values, of one token.
+    pub fn head_bytes(self, head_dim: usize) -> usize {
         match self {
-            Self::F16 => 2,
-            Self::F32 => 4,
+            Self::F16 => 2 * head_dim,
+            Self::F32 => 4 * head_dim,
+            Self::Q8 => head_dim + 4,
         }
     }
 }
@@ -57,7 +60,7 @@ pub struct Sizes {
 impl Sizes {
     /// Bytes of keys and values that a block of the cache holds in one layer.
     pub fn kv_block_bytes(&self, kv: KvType) -> usize {
-        2 * batch::BLOCK_TOKENS * self.n_kv_heads * self.head_dim * kv.bytes()
+        2 * batch::BLOCK_TOKENS * self.n_kv_heads * kv.head_bytes(self.head_dim)
     }
 
     /// Blocks of a cache for so many tokens, where a layer's keys and values must fit one binding.
@@ -123,7 +126,7 @@ impl Vector {
 }
 
 /// How a norm measures a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NormKind {
     /// `x / sqrt(mean(x²) + epsilon)` (Zhang and Sennrich 2019).
     RootMeanSquare,

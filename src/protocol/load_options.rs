@@ -79,6 +79,18 @@ pub enum KvType {
     F16,
     /// Single precision.
     F32,
+    /// 8 bits and a scale for each head of a token.
+    Q8,
+}
+
+impl KvType {
+    /// Every type by its name.
+    pub const NAMED: [(&str, Self); 3] = [("f16", Self::F16), ("f32", Self::F32), ("q8", Self::Q8)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMED.iter().find(|(_, kv)| *kv == self).expect("every type has a name").0
+    }
 }
 
 /// Arithmetic of activations.

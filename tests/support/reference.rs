@@ -172,12 +172,11 @@ impl Reference {
                 rotate(values, &rotary.frequencies, magnitude, batch.positions[row], rotation.pairs);
             }
         }
-        let round = |v: &f64| match self.plan.kv {
-            KvType::F32 => *v,
-            KvType::F16 => f64::from(f32_from_f16(f16_from_f32(*v as f32))),
+        let cached = |heads: &[f64]| -> Vec<f64> {
+            heads.chunks(sizes.head_dim).flat_map(|head| cached_head(head, self.plan.kv)).collect()
         };
-        let keys = all[n_query..n_query + n_kv].iter().map(round).collect();
-        let values = all[n_query + n_kv..].iter().map(round).collect();
+        let keys = cached(&all[n_query..n_query + n_kv]);
+        let values = cached(&all[n_query + n_kv..]);
         let slot = batch.slot(row, self.plan.layer_caches[layer]);
         self.cache.insert((layer, slot), [keys, values]);
         all.truncate(n_query);
@@ -273,6 +272,18 @@ fn apply(nonlinearity: Nonlinearity, x: f64) -> f64 {
 }
 
 /// Turns the pairs of a head by position · frequency, the angle in f32 as everywhere.
+/// A head's keys or values as the cache gives them back.
+fn cached_head(head: &[f64], kv: KvType) -> Vec<f64> {
+    let greatest = head.iter().fold(0f64, |m, v| m.max(v.abs()));
+    let scale = if greatest == 0.0 { 1.0 } else { greatest / 127.0 };
+    let round = |v: &f64| match kv {
+        KvType::F32 => *v,
+        KvType::F16 => f64::from(f32_from_f16(f16_from_f32(*v as f32))),
+        KvType::Q8 => (v / scale).round() * scale,
+    };
+    head.iter().map(round).collect()
+}
+
 fn rotate(head: &mut [f64], frequencies: &[f32], magnitude: f64, position: u32, pairs: RotaryPairs) {
     let half = head.len() / 2;
     for (i, frequency) in frequencies.iter().enumerate() {

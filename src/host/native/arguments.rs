@@ -355,7 +355,7 @@ fn set_text(arguments: &mut Arguments, name: &str, value: String) -> Result<(), 
             let choices = [("exact", Precision::Exact), ("fast", Precision::Fast)];
             arguments.load.precision = choice(name, value, &choices)?;
         }
-        "kv" => arguments.load.kv = choice(name, value, &[("f16", KvType::F16), ("f32", KvType::F32)])?,
+        "kv" => arguments.load.kv = choice(name, value, &KvType::NAMED)?,
         "quantize" => {
             let choices = [("none", Quantize::None), ("q8_0", Quantize::Q8), ("q4_0", Quantize::Q4)];
             arguments.load.quantize = choice(name, value, &choices)?;

@@ -10,7 +10,7 @@ use super::arguments::Arguments;
 use super::model::Opened;
 use super::output;
 use crate::gpu::{self, AdapterSummary, Gpu};
-use crate::protocol::{DeviceKind, KvType};
+use crate::protocol::DeviceKind;
 
 #[derive(Serialize)]
 struct InfoJson {
@@ -121,10 +121,7 @@ fn collect(
     }
     let text = |key: &str| checkpoint.metadata.opt_str(key).ok().flatten().map(str::to_owned);
     let (pool_tokens, pool_bytes) = described.kv_pool(gpu.as_ref().map_or(u64::MAX, Gpu::max_binding_bytes));
-    let kind = match arguments.load.kv {
-        KvType::F16 => "f16",
-        KvType::F32 => "f32",
-    };
+    let kind = arguments.load.kv.name();
     InfoJson {
         name: described.model_name(),
         file: arguments.model().display().to_string(),

@@ -58,7 +58,7 @@ const OPTIONS: [OptionSpec; 50] = [
     ),
     option(Group::Model, "device", "auto|gpu|cpu", "what computes (default auto)"),
     option(Group::Model, "precision", "exact|fast", "arithmetic of activations (default exact)"),
-    option(Group::Model, "kv", "f16|f32", "number type of the KV cache (default f16)"),
+    option(Group::Model, "kv", "f16|f32|q8", "number type of the KV cache (default f16)"),
     option(
         Group::Model,
         "context",
