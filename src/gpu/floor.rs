@@ -2,8 +2,6 @@
 //!
 //! Invariant: both are differences of long and short submits, so that what a submit itself costs is in neither.
 
-use futures_channel::oneshot;
-
 use super::{Gpu, GpuError};
 
 /// Dispatches of a short and of a long submit.
@@ -150,16 +148,10 @@ impl<'a> Bench<'a> {
         }
         drop(pass);
         let commands = encoder.finish();
-        let (done, finished) = oneshot::channel();
         let start = (self.now_ms)();
         self.gpu.queue.submit([commands]);
-        self.gpu.queue.on_submitted_work_done(move || _ = done.send(()));
-        self.gpu.drive()?;
-        if finished.await.is_err() {
-            return Err(self.gpu.lost("it stopped answering while it was measured"));
-        }
-        let elapsed = (self.now_ms)() - start;
-        self.gpu.fault().map_or(Ok(elapsed), Err)
+        self.gpu.settle().await?;
+        Ok((self.now_ms)() - start)
     }
 }
 

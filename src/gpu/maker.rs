@@ -2,13 +2,13 @@
 //!
 //! Invariant: memory that does not suffice is an error to the caller, never a fault of the device.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::buffers::Buffers;
 use super::layout::{Buffer, Capacity, Layout, Segment};
 use super::lower::{Constants, Dispatch, Grid, Rows};
-use super::shader::{Matvec, ShaderKey, TILES, TileSize};
+use super::pipelines::{Pipeline, Pipelines};
+use super::shader::ShaderKey;
 use super::weights::device_bytes;
 use super::{Gpu, GpuError, batch_words};
 use crate::plan::Plan;
@@ -38,7 +38,7 @@ pub(super) struct Compiled {
     pub(super) rows: Rows,
     pub(super) grid: Grid,
     /// One a tile or tile size, or one.
-    pub(super) pipelines: Vec<Rc<wgpu::ComputePipeline>>,
+    pub(super) pipelines: Vec<Rc<Pipeline>>,
     pub(super) bind_group: wgpu::BindGroup,
 }
 
@@ -188,7 +188,7 @@ impl Maker<'_> {
         activations: &Activations,
         matrices: &[Vec<MatrixBuffers>],
         kv: &[wgpu::Buffer],
-    ) -> Vec<Compiled> {
+    ) -> (Vec<Compiled>, Pipelines) {
         let layout = bind_group_layout(&self.gpu.device);
         let mut pipelines = Pipelines::new(&self.gpu.device, &layout);
         let stride =
@@ -253,8 +253,8 @@ impl Maker<'_> {
             }
         });
         let compiled: Vec<Compiled> = compiled.collect();
-        self.n_objects += compiled.len() as u64 + pipelines.made.len() as u64;
-        compiled
+        self.n_objects += compiled.len() as u64 + pipelines.n_made() as u64;
+        (compiled, pipelines)
     }
 }
 
@@ -280,60 +280,6 @@ async fn first_that_fits<T>(
             Err(GpuError::OutOfMemory { .. }) if n / 2 >= least => n /= 2,
             Err(error) => return Err(error),
         }
-    }
-}
-
-/// Pipelines by their text, each made once.
-struct Pipelines<'a> {
-    device: &'a wgpu::Device,
-    layout: wgpu::PipelineLayout,
-    made: HashMap<ShaderKey, Rc<wgpu::ComputePipeline>>,
-}
-
-impl<'a> Pipelines<'a> {
-    fn new(device: &'a wgpu::Device, bind_group_layout: &wgpu::BindGroupLayout) -> Self {
-        let descriptor = wgpu::PipelineLayoutDescriptor {
-            label: Some("pagelm"),
-            bind_group_layouts: &[Some(bind_group_layout)],
-            ..Default::default()
-        };
-        Self { device, layout: device.create_pipeline_layout(&descriptor), made: HashMap::new() }
-    }
-
-    /// A matmul's pipelines, one a tile or tile size, or the one of another kernel.
-    fn of(&mut self, shader: ShaderKey) -> Vec<Rc<wgpu::ComputePipeline>> {
-        match shader {
-            ShaderKey::Matmul(block, _, emit) => {
-                TILES.map(|tile| self.make(ShaderKey::Matmul(block, tile, emit))).to_vec()
-            }
-            ShaderKey::Matvec(matvec) => {
-                TILES.map(|tile| self.make(ShaderKey::Matvec(Matvec { tile, ..matvec }))).to_vec()
-            }
-            ShaderKey::MatmulTiled(block, emit, _) => [TileSize::Small, TileSize::Large]
-                .map(|size| self.make(ShaderKey::MatmulTiled(block, emit, size)))
-                .to_vec(),
-            other => vec![self.make(other)],
-        }
-    }
-
-    fn make(&mut self, key: ShaderKey) -> Rc<wgpu::ComputePipeline> {
-        let make = || {
-            let label = Some(key.entry_point());
-            let source = wgpu::ShaderSource::Wgsl(key.source().into());
-            let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor { label, source });
-            Rc::new(self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label,
-                layout: Some(&self.layout),
-                module: &module,
-                entry_point: label,
-                compilation_options: wgpu::PipelineCompilationOptions {
-                    zero_initialize_workgroup_memory: key.needs_zeroed_memory(),
-                    ..Default::default()
-                },
-                cache: None,
-            }))
-        };
-        Rc::clone(self.made.entry(key).or_insert_with(make))
     }
 }
 

@@ -4,6 +4,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use futures_channel::oneshot;
+
 use crate::gpu::shader::Variant;
 use crate::gpu::tuning::{AdapterClass, Tuning};
 use buffers::Live;
@@ -24,6 +26,7 @@ mod matvec_text;
 pub mod model;
 #[cfg(feature = "native")]
 mod noop;
+mod pipelines;
 mod serial_tile;
 pub mod shader;
 pub mod timings;
@@ -256,6 +259,19 @@ impl Gpu {
     /// Takes the device for lost, whatever it still does.
     pub fn lose(&self, reason: &str) {
         record(&self.fault, GpuError::Lost { reason: reason.into() });
+    }
+
+    /// Waits until the device has done what was asked of it.
+    pub(crate) async fn settle(&self) -> Result<(), GpuError> {
+        let (done, finished) = oneshot::channel();
+        self.queue.on_submitted_work_done(move || {
+            let _ = done.send(());
+        });
+        self.drive()?;
+        if finished.await.is_err() {
+            return Err(self.lost("it stopped answering while it was waited for"));
+        }
+        self.fault().map_or(Ok(()), Err)
     }
 
     /// What went wrong since the device was opened, if anything.

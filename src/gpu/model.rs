@@ -12,6 +12,7 @@ use super::buffers::Buffers;
 use super::layout::{Buffer, Capacity, Layout, n_spans};
 use super::lower::{Grid, Rows, lower};
 use super::maker::{Activations, Compiled, Maker, MatrixBuffers};
+use super::pipelines::{Pipelines, tile_idx};
 use super::serial_tile::pairs_for;
 use super::shader::{GRID_LIMIT, TILES, TileSize, Variant, WORKGROUP, tile_for};
 use super::weights::{device_bytes, file_row_bytes, repack};
@@ -45,6 +46,7 @@ pub struct GpuModel {
     layout: Layout,
     capacity: Capacity,
     pub(super) compiled: Vec<Compiled>,
+    pub(super) pipelines: Pipelines,
     matrices: Vec<Vec<MatrixBuffers>>,
     /// Blocks of each cache of the plan.
     cache_blocks: Vec<usize>,
@@ -59,7 +61,7 @@ pub struct GpuModel {
     prefill_submits: usize,
     /// Dispatches are recorded without a workgroup: the host does all that it does, and the device nothing.
     is_hollow: bool,
-    counters: Counters,
+    pub(super) counters: Counters,
     buffers: Buffers,
 }
 
@@ -81,6 +83,19 @@ impl GpuModel {
         capacity: Capacity,
         kv_tokens: usize,
     ) -> Result<Self, GpuError> {
+        let mut model = Self::for_first_token(gpu, plan, capacity, kv_tokens).await?;
+        model.make_pipelines();
+        model.gpu.fault().map_or(Ok(model), Err)
+    }
+
+    /// The same with the pipelines that a first token needs; [`Self::make_pipeline`] makes the others, which are faster
+    /// for several rows.
+    pub async fn for_first_token(
+        gpu: Rc<Gpu>,
+        plan: Plan,
+        capacity: Capacity,
+        kv_tokens: usize,
+    ) -> Result<Self, GpuError> {
         let max_binding_bytes = gpu.max_binding_bytes();
         let layout = Layout::new(&plan, &capacity, gpu.variant(), max_binding_bytes)?;
         let target = gpu.target();
@@ -89,7 +104,7 @@ impl GpuModel {
         let (matrices, weight_bytes) = maker.matrices(&plan, lowered.segments).await?;
         let activations = maker.activations(&layout, &capacity, plan.caches.len()).await?;
         let (kv, cache_blocks) = maker.kv(&plan, &capacity, kv_tokens).await?;
-        let compiled = maker.compile(&plan, &lowered.dispatches, &activations, &matrices, &kv);
+        let (compiled, pipelines) = maker.compile(&plan, &lowered.dispatches, &activations, &matrices, &kv);
         let readback_bytes = (capacity.padded_logit_rows() * plan.sizes.vocab_size * 4) as u64;
         let usage = wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ;
         let readbacks =
@@ -101,6 +116,7 @@ impl GpuModel {
             layout,
             capacity,
             compiled,
+            pipelines,
             matrices,
             cache_blocks,
             weight_bytes,
@@ -167,15 +183,7 @@ impl GpuModel {
     /// Waits until what was written has reached the device, so that staging memory is used again.
     pub async fn flush(&self) -> Result<(), GpuError> {
         self.gpu.queue.submit([]);
-        let (done, finished) = oneshot::channel();
-        self.gpu.queue.on_submitted_work_done(move || {
-            let _ = done.send(());
-        });
-        self.gpu.drive()?;
-        if finished.await.is_err() {
-            return Err(self.gpu.lost("it stopped answering while weights were written"));
-        }
-        self.gpu.fault().map_or(Ok(()), Err)
+        self.gpu.settle().await
     }
 
     /// What its steps do.
@@ -298,9 +306,13 @@ impl GpuModel {
         }
         let (pipeline, [x, y, z]) = match dispatch.grid {
             Grid::AttentionTiles { n_kv_heads } => (0, [n_kv_heads, self.n_attention_tiles, 1]),
-            grid => workgroups(grid, n_rows as u32, &batch.positions[..batch.n_decode]),
+            grid => {
+                let tile_idx = tile_idx(&dispatch.pipelines, tile_for(n_rows));
+                workgroups(grid, n_rows as u32, tile_idx, &batch.positions[..batch.n_decode])
+            }
         };
-        pass.set_pipeline(dispatch.pipelines.get(pipeline).unwrap_or(&dispatch.pipelines[0]));
+        let pipeline = dispatch.pipelines.get(pipeline).unwrap_or(&dispatch.pipelines[0]);
+        pass.set_pipeline(pipeline.get().expect("what a first token needs is made"));
         pass.set_bind_group(0, &dispatch.bind_group, &[]);
         pass.dispatch_workgroups(if self.is_hollow { 0 } else { x }, y, z);
         true
@@ -438,10 +450,9 @@ impl Gpu {
 }
 
 /// Which of a dispatch's pipelines, and how many workgroups of it.
-fn workgroups(grid: Grid, n_rows: u32, decode_positions: &[u32]) -> (usize, [u32; 3]) {
+fn workgroups(grid: Grid, n_rows: u32, by_tile: usize, decode_positions: &[u32]) -> (usize, [u32; 3]) {
     let wide = |groups: u32| (groups.min(GRID_LIMIT), groups.div_ceil(GRID_LIMIT).max(1));
-    let tile = tile_for(n_rows as usize);
-    let by_tile = TILES.iter().position(|t| *t == tile).expect("tile_for gives a tile");
+    let tile = TILES[by_tile];
     match grid {
         Grid::Items { n_items } => (0, [n_items.div_ceil(WORKGROUP), n_rows, 1]),
         Grid::Pairs { n_pairs } => {

@@ -323,10 +323,25 @@ impl<S: Source> Described<S> {
     }
 
     /// Makes room on the device and brings the weights there; `progress` hears of bytes done and in all.
-    pub async fn load(self, gpu: Rc<Gpu>, mut progress: impl FnMut(u64, u64)) -> Result<Loaded, LoadError> {
+    pub async fn load(self, gpu: Rc<Gpu>, progress: impl FnMut(u64, u64)) -> Result<Loaded, LoadError> {
+        let mut loaded = self.load_for_first_token(gpu, progress).await?;
+        while loaded.model.lacks_pipelines() {
+            loaded.model.make_pipeline().await;
+        }
+        Ok(loaded)
+    }
+
+    /// The same with the pipelines that a first token needs; the others are to be made when there is time.
+    pub async fn load_for_first_token(
+        self,
+        gpu: Rc<Gpu>,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<Loaded, LoadError> {
         let is_software = gpu.summary().is_software;
         let vocab_size = self.config.vocab_size;
-        let model = self.without_weights(Rc::clone(&gpu)).await?;
+        let capacity = self.capacity(is_software);
+        let model =
+            GpuModel::for_first_token(Rc::clone(&gpu), self.plan.clone(), capacity, self.kv_tokens).await?;
         write_weights(&self.files, &self.plan, &model, &mut progress).await?;
         let config = engine_config(&model);
         let context = config.context;

@@ -156,7 +156,7 @@ impl<P: Place> Loads<P> {
             let progress = |done_bytes, total_bytes| {
                 *news.borrow_mut() = Some(Stage { words: words.clone(), done_bytes, total_bytes });
             };
-            let loaded = opened.described.load(opened.gpu, progress).await;
+            let loaded = opened.described.load_for_first_token(opened.gpu, progress).await;
             Done::Brought(opened.sources, loaded.map(Box::new))
         };
         self.work = Some(work.boxed_local());

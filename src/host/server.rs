@@ -18,6 +18,7 @@ use super::rate::Rate;
 use super::request::{Ask, RequestError};
 use super::serve::{Letter, Place};
 use super::{ConnectionId, Surroundings};
+use crate::gpu::model::GpuModel;
 use crate::gpu::{Gpu, GpuError};
 use crate::protocol::{self, BUILD, Event, Fault, ModelId, Request, RequestId, Status, VERSION};
 
@@ -25,6 +26,9 @@ use crate::protocol::{self, BUILD, Event, Fault, ModelId, Request, RequestId, St
 const MAX_CONNECTIONS: usize = 256;
 /// So often (ms) a device is looked at while something is expected of it: a lost one wakes nobody.
 const LOOK_MS: f64 = 1000.0;
+
+/// So long (ms) nothing was computed before a pipeline is made that nobody waits for.
+const QUIET_MS: f64 = 1000.0;
 
 /// A tab of this build.
 pub(super) struct Connection<A> {
@@ -58,6 +62,10 @@ pub(super) struct Server<P: Place> {
     /// The step under way, and whose it is.
     pub(super) step: Option<(ModelId, LocalBoxFuture<'static, Stepped>)>,
     last_stepped: ModelId,
+    /// A pipeline that is made because nobody asks for anything.
+    making: Option<LocalBoxFuture<'static, ()>>,
+    /// When something was asked or computed last.
+    busy_ms: f64,
     pub(super) losses: Losses,
     pub(super) n_losses: u32,
     pub(super) n_loads: u32,
@@ -81,6 +89,8 @@ impl<P: Place> Server<P> {
             gpu: None,
             step: None,
             last_stepped: 0,
+            making: None,
+            busy_ms: f64::NEG_INFINITY,
             losses: Losses::default(),
             n_losses: 0,
             n_loads: 0,
@@ -103,6 +113,7 @@ impl<P: Place> Server<P> {
     /// Answers a letter.
     pub(super) fn receive(&mut self, letter: Letter<P::Attachment>) {
         self.is_news = true;
+        self.busy_ms = self.now_ms();
         match letter {
             Letter::Gone { connection } => {
                 self.forget(connection);
@@ -311,6 +322,7 @@ impl<P: Place> Server<P> {
         self.unload_unused();
         self.begin_load();
         self.begin_step();
+        self.begin_pipeline();
         self.tell_standing();
         self.send();
     }
@@ -319,7 +331,8 @@ impl<P: Place> Server<P> {
     pub(super) fn due_ms(&self) -> Option<f64> {
         let goes_at = self.models.slots.values().filter_map(Slot::goes_at_ms);
         let look = (self.step.is_some() || self.loads.job.is_some()).then(|| self.now_ms() + LOOK_MS);
-        goes_at.chain(look).chain(self.standing_due_ms()).min_by(f64::total_cmp)
+        let pipeline = self.lacks_pipelines().then_some(self.busy_ms + QUIET_MS);
+        goes_at.chain(look).chain(pipeline).chain(self.standing_due_ms()).min_by(f64::total_cmp)
     }
 
     /// Looks at what is waited for; whether there is something to do.
@@ -333,7 +346,12 @@ impl<P: Place> Server<P> {
             self.end_step(id, stepped);
             is_ready = true;
         }
+        if self.making.as_mut().is_some_and(|making| making.poll_unpin(context).is_ready()) {
+            self.making = None;
+            is_ready = true;
+        }
         if let Poll::Ready(done) = self.loads.poll(context) {
+            self.busy_ms = self.now_ms();
             self.advance_load(done);
             is_ready = true;
         }
@@ -356,9 +374,29 @@ impl<P: Place> Server<P> {
         }
     }
 
+    /// Whether there is a model without some of its pipelines, and nothing else to do.
+    fn lacks_pipelines(&self) -> bool {
+        let mut models = self.models.slots.values().filter_map(|slot| slot.hosted.model.as_ref());
+        self.step.is_none()
+            && self.loads.job.is_none()
+            && self.making.is_none()
+            && models.any(GpuModel::lacks_pipelines)
+    }
+
+    /// Makes one, where nobody has asked for anything for a while.
+    fn begin_pipeline(&mut self) {
+        if !self.lacks_pipelines() || self.now_ms() < self.busy_ms + QUIET_MS {
+            return;
+        }
+        let mut models = self.models.slots.values_mut().filter_map(|slot| slot.hosted.model.as_mut());
+        let model = models.find(|model| model.lacks_pipelines());
+        self.making = model.map(|model| model.make_pipeline().boxed_local());
+    }
+
     fn end_step(&mut self, id: ModelId, stepped: Stepped) {
         self.is_news = true;
         let now_ms = self.now_ms();
+        self.busy_ms = now_ms;
         let Some(slot) = self.models.slots.get_mut(&id) else { return };
         let ended = slot.hosted.end_step(stepped, now_ms);
         self.collect(id);

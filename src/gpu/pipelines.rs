@@ -1,0 +1,153 @@
+//! Compute pipelines by their text, each made once: what a first token needs before the weights come, the rest in quiet moments.
+//!
+//! Invariant: a step makes none. A tile that is not made has a smaller one in its place, which adds in the same order.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::model::GpuModel;
+use super::shader::{Matvec, ShaderKey, TILES, TileSize};
+
+/// A pipeline, made or not.
+#[derive(Debug)]
+pub(super) struct Pipeline {
+    key: ShaderKey,
+    made: OnceCell<wgpu::ComputePipeline>,
+}
+
+impl Pipeline {
+    /// The pipeline, if it is made.
+    pub(super) fn get(&self) -> Option<&wgpu::ComputePipeline> {
+        self.made.get()
+    }
+}
+
+/// All pipelines of a model.
+#[derive(Debug)]
+pub(super) struct Pipelines {
+    device: wgpu::Device,
+    layout: wgpu::PipelineLayout,
+    by_key: HashMap<ShaderKey, Rc<Pipeline>>,
+    /// Not made yet.
+    left: Vec<Rc<Pipeline>>,
+}
+
+impl Pipelines {
+    pub(super) fn new(device: &wgpu::Device, bind_group_layout: &wgpu::BindGroupLayout) -> Self {
+        let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: Some("pagelm"),
+            bind_group_layouts: &[Some(bind_group_layout)],
+            ..Default::default()
+        });
+        Self { device: device.clone(), layout, by_key: HashMap::new(), left: Vec::new() }
+    }
+
+    /// A matmul's pipelines, one a tile or tile size, or the one of another kernel.
+    pub(super) fn of(&mut self, shader: ShaderKey) -> Vec<Rc<Pipeline>> {
+        match shader {
+            ShaderKey::Matmul(block, _, emit) => {
+                TILES.map(|tile| self.one(ShaderKey::Matmul(block, tile, emit))).to_vec()
+            }
+            ShaderKey::Matvec(matvec) => {
+                TILES.map(|tile| self.one(ShaderKey::Matvec(Matvec { tile, ..matvec }))).to_vec()
+            }
+            ShaderKey::MatmulTiled(block, emit, _) => [TileSize::Small, TileSize::Large]
+                .map(|size| self.one(ShaderKey::MatmulTiled(block, emit, size)))
+                .to_vec(),
+            other => vec![self.one(other)],
+        }
+    }
+
+    /// The pipeline of a key, made at once where a first token needs it.
+    fn one(&mut self, key: ShaderKey) -> Rc<Pipeline> {
+        if let Some(known) = self.by_key.get(&key) {
+            return Rc::clone(known);
+        }
+        let pipeline = Rc::new(Pipeline { key, made: OnceCell::new() });
+        if is_first(key) {
+            self.make(&pipeline);
+        } else {
+            self.left.push(Rc::clone(&pipeline));
+        }
+        self.by_key.insert(key, Rc::clone(&pipeline));
+        pipeline
+    }
+
+    /// How many are made.
+    pub(super) fn n_made(&self) -> usize {
+        self.by_key.len() - self.left.len()
+    }
+
+    /// How many are not made yet.
+    pub(super) fn n_left(&self) -> usize {
+        self.left.len()
+    }
+
+    /// Makes one of those that are left.
+    pub(super) fn make_next(&mut self) {
+        if let Some(next) = self.left.pop() {
+            self.make(&next);
+        }
+    }
+
+    fn make(&self, pipeline: &Pipeline) {
+        let key = pipeline.key;
+        let label = Some(key.entry_point());
+        let source = wgpu::ShaderSource::Wgsl(key.source().into());
+        let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor { label, source });
+        pipeline.made.get_or_init(|| {
+            self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label,
+                layout: Some(&self.layout),
+                module: &module,
+                entry_point: label,
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    zero_initialize_workgroup_memory: key.needs_zeroed_memory(),
+                    ..Default::default()
+                },
+                cache: None,
+            })
+        });
+    }
+}
+
+impl GpuModel {
+    /// Whether pipelines are left to be made.
+    pub fn lacks_pipelines(&self) -> bool {
+        self.pipelines.n_left() > 0
+    }
+
+    /// Makes a pipeline that is left, if any; the future is done when the device has it.
+    pub fn make_pipeline(&mut self) -> impl Future<Output = ()> + use<> {
+        self.pipelines.make_next();
+        self.counters.gpu_objects += 1;
+        let gpu = Rc::clone(&self.gpu);
+        // A loss is noticed by whoever waits for a result.
+        async move { _ = gpu.settle().await }
+    }
+
+    /// Makes all that are left.
+    pub(super) fn make_pipelines(&mut self) {
+        while self.lacks_pipelines() {
+            self.pipelines.make_next();
+            self.counters.gpu_objects += 1;
+        }
+    }
+}
+
+/// Which of a matmul's pipelines serves so many rows: the tile made for them, or the largest below it that is made.
+pub(super) fn tile_idx(pipelines: &[Rc<Pipeline>], tile: u32) -> usize {
+    let made = TILES.iter().zip(pipelines).enumerate().filter(|(_, (_, pipeline))| pipeline.get().is_some());
+    made.filter(|(_, (found, _))| **found <= tile).map(|(idx, _)| idx).last().unwrap_or(0)
+}
+
+/// Whether a first token needs it: of each decode kernel one row, and what reads prompts. On software adapters those are
+/// decode kernels too; compiling all tiles of eight rows takes SwiftShader as long as reading 100 tokens, so four rows begin.
+fn is_first(key: ShaderKey) -> bool {
+    match key {
+        ShaderKey::Matmul(_, tile, _) => matches!(tile, 1 | 4),
+        ShaderKey::Matvec(matvec) => matvec.tile == 1,
+        _ => true,
+    }
+}
