@@ -369,6 +369,32 @@ gpu_test!(large_tiles_of_prompts_have_the_bits_of_small_ones, async {
     }
 });
 
+gpu_test!(a_step_has_the_same_bits_whichever_pipelines_are_made, async {
+    for variant in variants().await {
+        let random = RandomModel::new(&SHAPES[3], 5);
+        let gpu = Rc::new(device(variant, 3).await);
+        let model = GpuModel::for_first_token(gpu, random.plan.clone(), CAPACITY, 32 * 32).await;
+        let mut model = model.unwrap();
+        random.write(&model, 7);
+        assert!(model.lacks_pipelines(), "{variant:?}: some are left");
+        let mut found: Vec<Vec<u32>> = Vec::new();
+        loop {
+            let mut bits = Vec::new();
+            for batch in steps(8, random.plan.sizes.vocab_size) {
+                let ticket = model.submit(&batch);
+                bits.extend(model.read(ticket).await.unwrap().iter().map(|logit| logit.to_bits()));
+            }
+            found.push(bits);
+            if !model.lacks_pipelines() {
+                break;
+            }
+            model.make_pipeline().await;
+        }
+        assert!(found[0].iter().any(|bits| *bits != 0), "something was computed");
+        assert!(found.iter().all(|bits| *bits == found[0]), "{variant:?}");
+    }
+});
+
 gpu_test!(a_prompt_has_the_same_bits_however_it_is_cut_into_chunks, async {
     for variant in variants().await {
         for i in run_here([2, 3, 6, 8, 10, 11, 13, 14, 15, 17], &[3, 13]) {
