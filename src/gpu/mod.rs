@@ -16,6 +16,8 @@ pub mod layout;
 pub mod lower;
 mod maker;
 pub mod model;
+mod readback;
+mod sampled_words;
 mod serial_tile;
 pub mod shader;
 pub mod weights;
@@ -102,6 +104,8 @@ pub struct Gpu {
     limits: wgpu::Limits,
     summary: AdapterSummary,
     variant: Variant,
+    /// As a test wants it.
+    samples: Option<bool>,
     max_matrix_bytes: u64,
     fault: Arc<Mutex<Option<GpuError>>>,
     live: Arc<Live>,
@@ -152,12 +156,22 @@ impl Gpu {
         let variant = if summary.is_software { Variant::Serial } else { Variant::Workgroup };
         let limits = device.limits();
         let max_matrix_bytes = max_binding_bytes(&limits);
-        Ok(Self { device, queue, limits, summary, variant, max_matrix_bytes, fault, live: Arc::default() })
+        Ok(Self { device, queue, limits, summary, variant, samples: None, max_matrix_bytes, fault, live: Arc::default() })
     }
 
     /// Chooses the kernels of the other kind of adapter: both must be right on every adapter.
     pub fn with_variant(self, variant: Variant) -> Self {
         Self { variant, ..self }
+    }
+
+    /// Chooses tokens, or leaves that to the host: both must be right on every adapter.
+    pub fn with_sampling(self, samples: bool) -> Self {
+        Self { samples: Some(samples), ..self }
+    }
+
+    /// Whether it chooses tokens. Where the processor imitates a GPU the host does that as fast, and logits need not travel.
+    pub fn samples(&self) -> bool {
+        self.samples.unwrap_or(self.variant != Variant::Serial)
     }
 
     /// The adapter.

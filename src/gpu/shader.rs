@@ -63,6 +63,8 @@ pub enum ShaderKey {
     Matmul(Variant, BlockType, u32, Emit),
     /// A matmul that stages its sides in workgroup memory: prefill on real GPUs.
     MatmulTiled(BlockType, Emit),
+    /// The choice of a token from logits.
+    Sample(Variant),
 }
 
 impl ShaderKey {
@@ -79,6 +81,8 @@ impl ShaderKey {
             Self::Matmul(Variant::Serial, ..) => "matmul_serial",
             Self::Matmul(Variant::Workgroup, ..) => "matmul_reduce",
             Self::MatmulTiled(..) => "matmul_tiled",
+            Self::Sample(Variant::Serial) => "sample_serial",
+            Self::Sample(_) => "sample_reduce",
         }
     }
 
@@ -102,7 +106,8 @@ impl ShaderKey {
             | Self::Attend(_, _, head_dim)
             | Self::Matmul(_, _, _, Emit::Qkv { head_dim, .. })
             | Self::MatmulTiled(_, Emit::Qkv { head_dim, .. }) => Some(head_dim),
-            Self::Embed(_) | Self::Norm(_) | Self::Matmul(..) | Self::MatmulTiled(..) => None,
+            Self::Embed(_) | Self::Norm(_) | Self::Sample(_) => None,
+            Self::Matmul(..) | Self::MatmulTiled(..) => None,
         }
     }
 
@@ -161,6 +166,13 @@ impl ShaderKey {
                 push_emit(&mut pieces, emit);
                 pieces.push(include_str!("kernels/matmul_tiled.wgsl"));
             }
+            Self::Sample(variant) => pieces.extend([
+                match variant {
+                    Variant::Serial => include_str!("kernels/sample_serial.wgsl"),
+                    _ => include_str!("kernels/sample_reduce.wgsl"),
+                },
+                include_str!("kernels/sample_rule.wgsl"),
+            ]),
         }
         pieces
     }
@@ -173,7 +185,7 @@ impl ShaderKey {
         emits.extend(kv_types.map(|kv| Emit::Qkv { kv, head_dim }));
         let mut keys = Vec::new();
         for variant in variants {
-            keys.push(Self::Norm(variant));
+            keys.extend([Self::Norm(variant), Self::Sample(variant)]);
             keys.extend(kv_types.map(|kv| Self::Attend(variant, kv, head_dim)));
             keys.extend(kv_types.map(|kv| Self::Rotate(variant, kv, head_dim)));
         }

@@ -2,9 +2,10 @@
 //!
 //! The device has paged caches. Like keys and values, what a slot holds depends on all tokens before it, and a row's
 //! logits on what its block table leads to: so a wrong slot, table, position or order changes every token that follows.
-//! Besides, each row checks that all it sees is what its sequence's tokens say.
+//! Besides, each row checks that all it sees is what its sequence's tokens say. Tokens that it samples stay in it until the
+//! step retires, and rows of the next step find them there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use pagelm::engine::blocks::{CacheConfig, Window};
 use pagelm::engine::logprobs::TokenLogprobs;
@@ -13,7 +14,9 @@ use pagelm::engine::{
     Budget, Engine, EngineConfig, FinishReason, MAX_IN_FLIGHT, Progress, SequenceId, SequenceRequest, Step,
     StepId,
 };
-use pagelm::plan::batch::{BLOCK_TOKENS, Batch};
+use pagelm::plan::StepOutput;
+use pagelm::plan::batch::{BLOCK_TOKENS, Batch, STEPS_IN_FLIGHT, Token};
+use pagelm::plan::sample::Chooser;
 
 /// How far layers with a window look back.
 const WINDOW: usize = 40;
@@ -64,17 +67,30 @@ pub(crate) struct Device {
     /// (caches)(slots)
     slots: Vec<Vec<Option<u64>>>,
     caches: Vec<CacheConfig>,
-    pub(crate) computed: Vec<(StepId, Vec<f32>)>,
+    /// What the last step of each slot sampled: (slots)(logit rows)
+    sampled: [Vec<Option<u32>>; STEPS_IN_FLIGHT],
+    pub(crate) computed: Vec<(StepId, StepOutput)>,
 }
 
 impl Device {
     pub(crate) fn new(caches: &[CacheConfig]) -> Self {
         let slots = caches.iter().map(|cache| vec![None; cache.n_blocks * BLOCK_TOKENS]).collect();
-        Self { slots, caches: caches.to_vec(), computed: Vec::new() }
+        Self { slots, caches: caches.to_vec(), sampled: Default::default(), computed: Vec::new() }
     }
 
-    /// Computes a step, of whose sequences these are the states at each position.
-    fn submit(&mut self, step: &Step, states: &[&[u64]]) {
+    fn token(&self, token: Token) -> u32 {
+        match token {
+            Token::Known(token) => token,
+            Token::Sampled(at) => {
+                let of_step = &self.sampled[at.slot_of_step as usize];
+                of_step[at.logit_row as usize].expect("the device sampled that row")
+            }
+        }
+    }
+
+    /// Computes a step, of whose sequences these are the states at each position. Gives the tokens that it samples, and
+    /// whose they are.
+    fn submit(&mut self, step: &Step, states: &[Vec<u64>]) -> Vec<(SequenceId, u32)> {
         let batch = &step.batch;
         for row in 0..batch.n_rows() {
             for cache in 0..self.caches.len() {
@@ -82,7 +98,7 @@ impl Device {
                     0 => START,
                     position => self.seen(batch, row, cache, position - 1).expect("a slot was written"),
                 };
-                self.slots[cache][batch.slot(row, cache) as usize] = Some(read(before, batch.tokens[row]));
+                self.slots[cache][batch.slot(row, cache) as usize] = Some(read(before, self.token(batch.tokens[row])));
             }
         }
         // What the first row of a chunk sees, and on to the last row.
@@ -99,8 +115,23 @@ impl Device {
             }
         }
         let state = |row: u32| self.slots[0][batch.slot(row as usize, 0) as usize].expect("it was written");
-        let logits = batch.logit_rows.iter().flat_map(|&row| logits_of(state(row))).collect();
-        self.computed.push((step.id, logits));
+        let (mut output, mut chooser) = (StepOutput::default(), Chooser::default());
+        let (mut ring, mut tokens) = (Vec::new(), Vec::new());
+        for (&row, sampling) in batch.logit_rows.iter().zip(&batch.samplings) {
+            let logits: Vec<f32> = logits_of(state(row)).collect();
+            let sampled = sampling.map(|sampling| chooser.sample(&logits, &sampling));
+            ring.push(sampled.as_ref().map(|sampled| sampled.token));
+            match sampled {
+                None => output.logits.extend(logits),
+                Some(sampled) => {
+                    tokens.push((step.sequences[batch.sequences[row as usize] as usize], sampled.token));
+                    output.sampled.push(sampled);
+                }
+            }
+        }
+        self.sampled[batch.slot_of_step as usize] = ring;
+        self.computed.push((step.id, output));
+        tokens
     }
 
     fn seen(&self, batch: &Batch, row: usize, cache: usize, position: usize) -> Option<u64> {
@@ -136,9 +167,15 @@ pub(crate) struct World {
     pub(crate) cancelled: BTreeSet<SequenceId>,
     /// What the model has read at each position of each sequence.
     states: BTreeMap<SequenceId, Vec<u64>>,
+    /// Tokens that steps in flight sample on the device.
+    ahead: BTreeMap<SequenceId, VecDeque<u32>>,
+    /// Rows whose token only the device knew.
+    pub(crate) n_fed_rows: usize,
     /// Sequences whose next row is one of decode, unless they are preempted, with the prefill rows since their last
     /// token.
     decoding: BTreeMap<SequenceId, usize>,
+    /// Whose rows steps in flight hold.
+    in_steps: BTreeMap<StepId, Vec<SequenceId>>,
     /// Preemptions since the last step that was submitted with none in flight.
     n_lost: usize,
     /// Prefill rows computed for each sequence.
@@ -154,7 +191,10 @@ impl World {
             answers: BTreeMap::new(),
             cancelled: BTreeSet::new(),
             states: BTreeMap::new(),
+            ahead: BTreeMap::new(),
+            n_fed_rows: 0,
             decoding: BTreeMap::new(),
+            in_steps: BTreeMap::new(),
             n_lost: 0,
             n_prefilled: BTreeMap::new(),
         }
@@ -184,6 +224,7 @@ impl World {
     pub(crate) fn lose_device(&mut self, config: EngineConfig) {
         self.device = Device::new(&config.caches);
         self.decoding.clear();
+        self.ahead.clear();
         self.engine.move_to(config.clone());
         self.config = config;
         let stats = self.engine.stats();
@@ -198,6 +239,9 @@ impl World {
         let (step, _) = self.device.computed.pop().expect("a step is in flight");
         self.engine.abandon(step);
         self.decoding.clear();
+        // Sequences in it begin again from what they know. Those that are in an earlier one only do not.
+        let in_step = self.in_steps.remove(&step).expect("it was submitted");
+        in_step.into_iter().for_each(|id| drop(self.ahead.remove(&id)));
     }
 
     /// Submits what the engine wants to run.
@@ -212,8 +256,20 @@ impl World {
         };
         self.check_step(&step.batch, budget);
         self.check_decodes(&step, budget, before.steps_in_flight == 0);
-        let states: Vec<&[u64]> = step.sequences.iter().map(|id| self.states[id].as_slice()).collect();
-        self.device.submit(&step, &states);
+        let states_of = |id: &SequenceId| {
+            let mut states = self.states[id].clone();
+            for &token in self.ahead.get(id).into_iter().flatten() {
+                states.push(read(*states.last().expect("a prompt"), token));
+            }
+            states
+        };
+        let states: Vec<Vec<u64>> = step.sequences.iter().map(states_of).collect();
+        for (id, token) in self.device.submit(&step, &states) {
+            self.ahead.entry(id).or_default().push_back(token);
+        }
+        self.in_steps.insert(step.id, step.sequences.clone());
+        self.n_fed_rows +=
+            step.batch.tokens.iter().filter(|token| matches!(token, Token::Sampled(_))).count();
         for &sequence in &step.batch.sequences[step.batch.n_decode..] {
             *self.n_prefilled.entry(step.sequences[sequence as usize]).or_default() += 1;
         }
@@ -283,8 +339,9 @@ impl World {
         if self.device.computed.is_empty() {
             return;
         }
-        let (step, logits) = self.device.computed.remove(0);
-        for progress in self.engine.retire(step, &logits) {
+        let (step, output) = self.device.computed.remove(0);
+        self.in_steps.remove(&step);
+        for progress in self.engine.retire(step, &output) {
             self.note(progress);
         }
     }
@@ -317,6 +374,9 @@ impl World {
                 answer.prompt_logprobs = Some(tokens);
             }
             Progress::Token { token, logprobs, .. } => {
+                if let Some(ahead) = self.ahead.get_mut(&id).and_then(VecDeque::pop_front) {
+                    assert_eq!(ahead, token, "it is the token that the device went on with");
+                }
                 let states = self.states.get_mut(&id).expect("a sequence that was added");
                 states.push(read(*states.last().expect("a prompt"), token));
                 self.decoding.insert(id, 0);
@@ -350,7 +410,13 @@ pub(crate) fn config(n_blocks: usize, context: usize) -> EngineConfig {
         max_sequences: 8,
         max_waiting_of_client: 100,
         max_logit_rows: 16,
+        samples_on_device: false,
     }
+}
+
+/// The same on a device that samples.
+pub(crate) fn sampling(config: EngineConfig) -> EngineConfig {
+    EngineConfig { samples_on_device: true, ..config }
 }
 
 /// The same with a second cache of so many blocks, whose layers have a window.
@@ -380,9 +446,9 @@ pub(crate) fn request(len: usize, params: SamplingParams) -> SequenceRequest {
     }
 }
 
-/// What a request is answered with when it has an engine of that pool and context for itself.
+/// What a request is answered with when it has an engine of that pool and context for itself, and the host samples.
 pub(crate) fn alone(config: &EngineConfig, request: &SequenceRequest) -> Answer {
-    let mut world = World::new(EngineConfig { max_sequences: 1, max_logit_rows: 64, ..config.clone() });
+    let mut world = World::new(EngineConfig { max_sequences: 1, max_logit_rows: 64, samples_on_device: false, ..config.clone() });
     let id = world.add(request.clone());
     world.finish(Budget { prefill_rows: MAX_PREFILL_ROWS });
     world.answers.remove(&id).expect("it was answered")

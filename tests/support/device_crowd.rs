@@ -89,9 +89,9 @@ impl<'a> Crowd<'a> {
         let is_old = !self.in_flight.is_empty();
         while self.in_flight.len() > keeps {
             let (step, ticket) = self.in_flight.pop_front().unwrap();
-            let logits = self.model.read(ticket).await.unwrap();
-            self.scale = logits.iter().fold(self.scale, |most, logit| most.max(logit.abs()));
-            for progress in self.engine.retire(step, &logits) {
+            let output = self.model.read(ticket).await.unwrap();
+            self.scale = output.logits.iter().fold(self.scale, |most, logit| most.max(logit.abs()));
+            for progress in self.engine.retire(step, &output) {
                 self.note(progress);
             }
         }
