@@ -203,7 +203,7 @@ async fn compare_with_reference(shape: Shape, gpu: Gpu, label: &str) {
     let attention = sizes.n_heads * sizes.head_dim;
     for (n, batch) in steps(5, sizes.vocab_size).iter().enumerate() {
         let ticket = model.submit(batch);
-        let logits = model.read(ticket).await.unwrap();
+        let logits = model.read(ticket).await.unwrap().logits;
         let expected = reference.step(batch);
         let [hidden, inputs, outputs] = [
             model.read_activations(Buffer::Hidden).await.unwrap(),
@@ -291,11 +291,11 @@ gpu_test!(a_row_alone_has_the_bits_it_has_in_a_crowd, async {
             let mut alone = Vec::new();
             for sequence in 0..9 {
                 let ticket = model.submit(&decode(sequence..sequence + 1));
-                alone.push(model.read(ticket).await.unwrap());
+                alone.push(model.read(ticket).await.unwrap().logits);
             }
             for n_rows in 1..=9 {
                 let ticket = model.submit(&decode(0..n_rows));
-                let logits = model.read(ticket).await.unwrap();
+                let logits = model.read(ticket).await.unwrap().logits;
                 for (i, row) in logits.chunks(vocab_size).enumerate() {
                     let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
                     assert_eq!(bits(row), bits(&alone[i]), "{variant:?}: row {i} of {n_rows}");

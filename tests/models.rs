@@ -76,7 +76,7 @@ async fn logits_of(loaded: &mut Loaded, ids: &[u32], kind: RowKind, blocks: &[u3
             batch.push_row(kind, sequence, *token, (i * chunk + j) as u32, true);
         }
         let ticket = loaded.model.submit(&batch);
-        let logits = loaded.model.read(ticket).await.unwrap();
+        let logits = loaded.model.read(ticket).await.unwrap().logits;
         all.extend(logits.chunks(loaded.info.vocab_size as usize).map(<[f32]>::to_vec));
     }
     all
@@ -198,7 +198,7 @@ gpu_test!(sequences_in_one_step_have_the_bits_they_have_alone, async {
                 let mut batch = Batch::default();
                 push_rest(&mut batch, i, history, read, table);
                 let ticket = loaded.model.submit(&batch);
-                alone.push(loaded.model.read(ticket).await.unwrap());
+                alone.push(loaded.model.read(ticket).await.unwrap().logits);
             }
             let mut batch = Batch::default();
             for (i, (history, table)) in histories.iter().zip(&tables).enumerate() {
@@ -207,7 +207,7 @@ gpu_test!(sequences_in_one_step_have_the_bits_they_have_alone, async {
             }
             assert_eq!((batch.n_decode, batch.n_prefill()), (2, 8));
             let ticket = loaded.model.submit(&batch);
-            let together = loaded.model.read(ticket).await.unwrap();
+            let together = loaded.model.read(ticket).await.unwrap().logits;
             let vocab_size = loaded.info.vocab_size as usize;
             let rows: Vec<Vec<f32>> = together.chunks(vocab_size).map(<[f32]>::to_vec).collect();
             assert_eq!(bits(&rows), bits(&alone), "{variant:?}, {kv:?}");
@@ -245,8 +245,8 @@ gpu_test!(answers_are_those_of_transformers, async {
         }
         while let Some(step) = loaded.engine.next_step(Budget { prefill_rows: 64 }) {
             let ticket = loaded.model.submit(&step.batch);
-            let logits = loaded.model.read(ticket).await.unwrap();
-            for progress in loaded.engine.retire(step.id, &logits) {
+            let output = loaded.model.read(ticket).await.unwrap();
+            for progress in loaded.engine.retire(step.id, &output) {
                 if let Progress::Token { sequence, token, logprobs } = progress {
                     answers.get_mut(&sequence).unwrap().tokens.push((token, logprobs.unwrap().top));
                 }

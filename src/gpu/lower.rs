@@ -182,7 +182,7 @@ pub fn lower(plan: &Plan, layout: &Layout, target: Target) -> Result<Lowered, Lo
     check(plan)?;
     let segments = split_matrices(plan, target)?;
     let mut dispatches = ops::dispatches(plan, layout, target.variant, &segments);
-    dispatches.extend(target.samples.then(|| sample::dispatch(plan, layout, target.variant)));
+    dispatches.extend(target.samples.then(|| sample::dispatch(plan, layout)));
     Ok(Lowered { dispatches, segments })
 }
 

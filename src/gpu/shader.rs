@@ -63,8 +63,8 @@ pub enum ShaderKey {
     Matmul(Variant, BlockType, u32, Emit),
     /// A matmul that stages its sides in workgroup memory: prefill on real GPUs.
     MatmulTiled(BlockType, Emit),
-    /// The choice of a token from logits.
-    Sample(Variant),
+    /// The choice of a token from logits; where barriers cost too much the host makes it.
+    Sample,
 }
 
 impl ShaderKey {
@@ -81,8 +81,7 @@ impl ShaderKey {
             Self::Matmul(Variant::Serial, ..) => "matmul_serial",
             Self::Matmul(Variant::Workgroup, ..) => "matmul_reduce",
             Self::MatmulTiled(..) => "matmul_tiled",
-            Self::Sample(Variant::Serial) => "sample_serial",
-            Self::Sample(_) => "sample_reduce",
+            Self::Sample => "sample_reduce",
         }
     }
 
@@ -106,7 +105,7 @@ impl ShaderKey {
             | Self::Attend(_, _, head_dim)
             | Self::Matmul(_, _, _, Emit::Qkv { head_dim, .. })
             | Self::MatmulTiled(_, Emit::Qkv { head_dim, .. }) => Some(head_dim),
-            Self::Embed(_) | Self::Norm(_) | Self::Sample(_) => None,
+            Self::Embed(_) | Self::Norm(_) | Self::Sample => None,
             Self::Matmul(..) | Self::MatmulTiled(..) => None,
         }
     }
@@ -166,11 +165,8 @@ impl ShaderKey {
                 push_emit(&mut pieces, emit);
                 pieces.push(include_str!("kernels/matmul_tiled.wgsl"));
             }
-            Self::Sample(variant) => pieces.extend([
-                match variant {
-                    Variant::Serial => include_str!("kernels/sample_serial.wgsl"),
-                    _ => include_str!("kernels/sample_reduce.wgsl"),
-                },
+            Self::Sample => pieces.extend([
+                include_str!("kernels/sample_reduce.wgsl"),
                 include_str!("kernels/sample_rule.wgsl"),
             ]),
         }
@@ -183,9 +179,9 @@ impl ShaderKey {
         let kv_types = [KvType::F16, KvType::F32];
         let mut emits = vec![Emit::Store, Emit::Add, Emit::Multiply, Emit::Gated];
         emits.extend(kv_types.map(|kv| Emit::Qkv { kv, head_dim }));
-        let mut keys = Vec::new();
+        let mut keys = vec![Self::Sample];
         for variant in variants {
-            keys.extend([Self::Norm(variant), Self::Sample(variant)]);
+            keys.push(Self::Norm(variant));
             keys.extend(kv_types.map(|kv| Self::Attend(variant, kv, head_dim)));
             keys.extend(kv_types.map(|kv| Self::Rotate(variant, kv, head_dim)));
         }

@@ -38,6 +38,16 @@ pub enum Token {
     Sampled(SampledAt),
 }
 
+impl Token {
+    /// The token, where the host knows it.
+    pub fn known(self) -> Option<u32> {
+        match self {
+            Self::Known(token) => Some(token),
+            Self::Sampled(_) => None,
+        }
+    }
+}
+
 impl From<u32> for Token {
     fn from(token: u32) -> Self {
         Self::Known(token)

@@ -1,4 +1,4 @@
-// One workgroup samples a row: on real GPUs.
+// One workgroup samples a row, its invocations sharing the vocabulary.
 
 const LANES: u32 = 256u;
 

@@ -1,5 +1,5 @@
 // The rule of src/plan/sample.rs for one row of logits, by LANES invocations that run it together; how they agree is in
-// sample_reduce.wgsl and sample_serial.wgsl. Amounts are added in one order, so a row alone is sampled as in a crowd.
+// sample_reduce.wgsl. Amounts are added in one order, so a row alone is sampled as in a crowd.
 
 const GROUP_BITS: u32 = 2u;          // thresholds are found by so many bits a pass
 const LEAST: u32 = 0x007fffffu;      // key of −∞

@@ -4,11 +4,13 @@
 
 use super::{Constants, Dispatch, Grid, Rows};
 use crate::gpu::layout::{Buffer, Layout};
-use crate::gpu::shader::{ShaderKey, Variant};
+use crate::gpu::shader::ShaderKey;
 use crate::plan::Plan;
 
-/// One row a workgroup, or an invocation where barriers cost too much.
-pub(super) fn dispatch(plan: &Plan, layout: &Layout, variant: Variant) -> Dispatch {
+/// One row a workgroup. There is no kernel without barriers: where they cost too much the host samples, and one invocation
+/// a row would go through the vocabulary dozens of times (Mesa's llvmpipe ends the loops of a shader after 65 535 turns in
+/// all, silently).
+pub(super) fn dispatch(plan: &Plan, layout: &Layout) -> Dispatch {
     let vocab_size = plan.sizes.vocab_size as u32;
     let constants = Constants {
         rows: Rows::Sampled as u32,
@@ -18,7 +20,7 @@ pub(super) fn dispatch(plan: &Plan, layout: &Layout, variant: Variant) -> Dispat
         ..Constants::default()
     };
     Dispatch {
-        shader: ShaderKey::Sample(variant),
+        shader: ShaderKey::Sample,
         rows: Rows::Sampled,
         constants,
         inputs: layout.logits.buffer,
@@ -26,9 +28,6 @@ pub(super) fn dispatch(plan: &Plan, layout: &Layout, variant: Variant) -> Dispat
         outputs: if layout.logits.buffer == Buffer::Inputs { Buffer::Outputs } else { Buffer::Inputs },
         matrix: None,
         layer: None,
-        grid: match variant {
-            Variant::Serial => Grid::Flat { n_items: 1 },
-            _ => Grid::Groups { n_items: 1, items: 1, rows: Some(1) },
-        },
+        grid: Grid::Groups { n_items: 1, items: 1, rows: Some(1) },
     }
 }
