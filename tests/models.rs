@@ -215,6 +215,11 @@ gpu_test!(sequences_in_one_step_have_the_bits_they_have_alone, async {
     }
 });
 
+/// The largest of all positions.
+fn largest(logits: &[Vec<f32>]) -> f32 {
+    logits.iter().flatten().fold(0.0, |most, logit| most.max(logit.abs()))
+}
+
 /// What is left of a history: a decode row for the first two, prefill rows for the third, logits for the last one.
 fn push_rest(batch: &mut Batch, i: usize, history: &[u32], read: usize, table: &[u32]) {
     let kind = if i == 2 { RowKind::Prefill } else { RowKind::Decode };
@@ -357,6 +362,8 @@ gpu_test!(preempted_and_continued_answers_are_those_alone_up_to_near_ties, async
         let mut random = Random(11);
         let vocab_size = loaded.info.vocab_size;
         let roomy = loaded.engine.config().clone();
+        let some = Random(5).tokens(64, vocab_size);
+        let scale = largest(&logits_of(&mut loaded, &some, RowKind::Prefill, &scattered_blocks()).await);
         let mut config = EngineConfig { max_sequences: 7, ..roomy.clone() };
         config.caches.iter_mut().for_each(|cache| cache.n_blocks = 9.min(cache.n_blocks));
         let mut crowd = Crowd::new(&mut loaded.model, Engine::new(config));
@@ -379,7 +386,7 @@ gpu_test!(preempted_and_continued_answers_are_those_alone_up_to_near_ties, async
         }
         while crowd.step(Budget { prefill_rows: 64 }, 0).await {}
         assert!(crowd.engine.stats().preemptions > 0 && n_continued > 2, "{n_continued} go on");
-        let (answers, scale) = (std::mem::take(&mut crowd.answers), crowd.scale);
+        let answers = std::mem::take(&mut crowd.answers);
         assert!(answers.values().any(|answer| answer.cached >= BLOCK_TOKENS));
         for (id, request) in requests {
             let alone = Crowd::alone(&mut loaded.model, &roomy, request).await;

@@ -87,14 +87,18 @@ fn next_likeliest(row: Row, lane: u32, last: Place) -> Place {
 }
 
 fn sample_row(row: Row, lane: u32) {
+    // The only pass of a greedy choice.
     var n_nan = 0.0;
+    var best = Place(PAST, NONE);
     for (var g = lane; g < n_groups(); g += LANES) {
         let keys = keys_of(row, g);
-        for (var c = 0u; c < 4u; c++) { n_nan += select(0.0, 1.0, keys[c] == NO_NUMBER); }
+        for (var c = 0u; c < 4u; c++) {
+            n_nan += select(0.0, 1.0, keys[c] == NO_NUMBER);
+            if (keys[c] != PAST && is_before(Place(keys[c], 4u * g + c), best)) { best = Place(keys[c], 4u * g + c); }
+        }
     }
     let n_nan_of_all = total_of_all(vec3<f32>(n_nan), lane).x;
-    let first = Place(0xffffffffu, 0u);
-    let likeliest = next_likeliest(row, lane, first);
+    let likeliest = best_of_all(best, lane);
     var chosen = likeliest;
     if (row.temperature > 0.0) {
         let drawn = draw(row, lane, value_of(likeliest.key));
@@ -108,7 +112,7 @@ fn sample_row(row: Row, lane: u32) {
     if (row.n_logprobs == NONE) { return; }
     let log_sum = log_of_sum(row, lane, value_of(likeliest.key));
     if (lane == 0u) { kv[row.result + 2u] = logprob(chosen.key, likeliest.key, log_sum); }
-    var last = first;
+    var last = Place(0xffffffffu, 0u);
     for (var i = 0u; i < min(row.n_logprobs, MAX_TOP); i++) {
         last = next_likeliest(row, lane, last);
         if (lane == 0u) {
@@ -163,6 +167,8 @@ fn draw(row: Row, lane: u32, greatest: f32) -> u32 {
     var best = Place(PAST, NONE);
     for (var g = lane; g < n_groups(); g += LANES) {
         let keys = keys_of(row, g);
+        // Most groups have none where some tokens were dropped, and noise costs more than all else.
+        if (all(keys < vec4<u32>(kept.last.key))) { continue; }
         let words = philox4x32(vec4<u32>(g, row.place, 0u, 0u), row.seed);
         for (var c = 0u; c < 4u; c++) {
             let id = 4u * g + c;
