@@ -231,8 +231,7 @@ impl Hosted {
                 self.forget_cache();
             }
             Ok(output) => {
-                let began_ms = submitted_ms.max(free_since_ms);
-                self.pace.learn(&step.batch, now_ms - began_ms);
+                self.pace.learn(&step.batch, submitted_ms, free_since_ms, now_ms);
                 let progress = self.engine.retire(step.id, &output);
                 self.tell(progress, submitted_ms, now_ms);
             }
