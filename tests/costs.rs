@@ -143,10 +143,8 @@ fn a_decode_step_is_one_write_and_one_submit_and_makes_nothing() {
         let mut model =
             pollster::block_on(GpuModel::new(Rc::new(gpu), random.plan.clone(), CAPACITY, 256)).unwrap();
         random.write(&model, 8);
-        let is_recorded =
-            |d: &&Dispatch| d.rows != Rows::Prefill && (samples || d.rows != Rows::Sampled);
-        let expected_dispatches =
-            lowered(&random.plan, model.variant()).iter().filter(is_recorded).count();
+        let is_recorded = |d: &&Dispatch| d.rows != Rows::Prefill && (samples || d.rows != Rows::Sampled);
+        let expected_dispatches = lowered(&random.plan, model.variant()).iter().filter(is_recorded).count();
         let mut before = model.counters();
         for step in 0..5u32 {
             let slot_of_step = step % 2;

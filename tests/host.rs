@@ -97,7 +97,10 @@ fn a_step_is_submitted_before_the_one_before_it_is_read_where_the_device_chooses
         // After each step but those that end the answer, which are known ahead.
         assert_eq!(n_overlaps, if samples { 19 } else { 0 });
         let n_steps = host.hosted().unwrap().n_steps();
-        assert!(n_steps <= 21, "{n_steps} steps: nothing is computed past the end, and nobody waits for the other");
+        assert!(
+            n_steps <= 21,
+            "{n_steps} steps: nothing is computed past the end, and nobody waits for the other"
+        );
         assert_eq!(ids(&host.take_events(), (1, 1)).len(), 20);
     }
 }

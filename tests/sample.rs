@@ -143,7 +143,8 @@ gpu_test!(a_device_chooses_what_the_host_does, async {
         for variant in VARIANTS {
             let mut model = load(&random, variant).await;
             let row = |i: usize, wants| (i, Token::Known((i * 37 % vocab_size) as u32), 0, wants);
-            let logits = output(&mut model, &step((0..N_ROWS).map(|i| row(i, Wants::Logits)), 0)).await.logits;
+            let logits =
+                output(&mut model, &step((0..N_ROWS).map(|i| row(i, Wants::Logits)), 0)).await.logits;
             let mut chooser = Chooser::default();
             for (n, samplings) in samplings().chunks(N_ROWS).enumerate() {
                 // Some rows' logits go to the host all the same.
@@ -151,7 +152,8 @@ gpu_test!(a_device_chooses_what_the_host_does, async {
                     0 => Wants::Logits,
                     _ => Wants::Token(samplings[i]),
                 };
-                let mixed = output(&mut model, &step((0..N_ROWS).map(|i| row(i, wants(i))), n as u32 % 2)).await;
+                let mixed =
+                    output(&mut model, &step((0..N_ROWS).map(|i| row(i, wants(i))), n as u32 % 2)).await;
                 let (mut host, mut device) = (mixed.logits.chunks(vocab_size), mixed.sampled.iter());
                 for (i, logits) in logits.chunks(vocab_size).enumerate() {
                     let label = format!("{vocab_size} words, {variant:?}, {:?}", wants(i));
@@ -183,8 +185,7 @@ gpu_test!(draws_of_a_device_are_those_of_the_host_at_many_places, async {
         let mut chooser = Chooser::default();
         let mut n_likeliest = 0;
         for place in 0..30 {
-            let sampling =
-                |i: usize| Sampling { seed: u64::MAX - i as u64, place: place * 1000, ..PLAIN };
+            let sampling = |i: usize| Sampling { seed: u64::MAX - i as u64, place: place * 1000, ..PLAIN };
             let batch = step((0..N_ROWS).map(|i| row(i, Wants::Token(sampling(i)))), place % 2);
             let found = output(&mut model, &batch).await.sampled;
             for (i, logits) in logits.chunks(300).enumerate() {
@@ -203,10 +204,7 @@ gpu_test!(the_next_step_goes_on_with_what_the_device_chose, async {
     for variant in VARIANTS {
         let mut model = load(&random, variant).await;
         let sampling = |i: usize, place| Sampling { seed: i as u64, place, ..PLAIN };
-        let first = step(
-            (0..5).map(|i| (i, Token::Known(i as u32 * 9), 0, Wants::Token(sampling(i, 0)))),
-            0,
-        );
+        let first = step((0..5).map(|i| (i, Token::Known(i as u32 * 9), 0, Wants::Token(sampling(i, 0)))), 0);
         // Each row goes on with another row's token, from a slot to the other and back.
         let fed = |i: usize, slot_of_step| {
             Token::Sampled(SampledAt { slot_of_step, logit_row: (i as u32 + 2) % 5 })
@@ -238,7 +236,8 @@ gpu_test!(a_logit_that_is_no_number_is_told, async {
         let mut model = load(&random, variant).await;
         for temperature in [0.0, 1.0] {
             let sampling = Sampling { temperature, ..PLAIN };
-            let rows = [(0, Token::Known(1), 0, Wants::Token(sampling)), (1, Token::Known(2), 0, Wants::Logits)];
+            let rows =
+                [(0, Token::Known(1), 0, Wants::Token(sampling)), (1, Token::Known(2), 0, Wants::Logits)];
             let output = output(&mut model, &step(rows, 0)).await;
             assert!(output.sampled[0].has_nan && output.has_nan(), "{variant:?}");
             assert!(output.logits[vocab_size - 1].is_nan() && !output.logits[0].is_nan());

@@ -31,11 +31,11 @@ mod sampler;
 mod scheduler;
 mod sequence;
 
+use crate::plan::StepOutput;
 use crate::plan::batch::{BLOCK_TOKENS, Batch, STEPS_IN_FLIGHT};
 pub use crate::plan::logprobs;
-use crate::plan::StepOutput;
-use crate::plan::sample::Sampled;
 use crate::plan::logprobs::{TokenLogprobs, log_softmax_at};
+use crate::plan::sample::Sampled;
 pub use add_error::AddError;
 use blocks::CacheConfig;
 use params::SamplingParams;
@@ -340,7 +340,10 @@ impl Engine {
     /// # Panics
     /// If the step is not the oldest in flight, or the output is not that of its rows.
     pub fn retire(&mut self, step: StepId, output: &StepOutput) -> Vec<Progress> {
-        assert!(self.in_flight.first().is_some_and(|oldest| oldest.id == step), "steps retire in their order");
+        assert!(
+            self.in_flight.first().is_some_and(|oldest| oldest.id == step),
+            "steps retire in their order"
+        );
         let chunks = self.take_in_flight(step);
         let mut rows = output.logits.chunks_exact(self.config.vocab_size);
         let mut sampled = output.sampled.iter();

@@ -25,7 +25,8 @@ impl SamplingParams {
     /// sequence.
     pub(super) fn leave_logits(&self, place: usize) -> bool {
         let Self { repetition_penalty, presence_penalty, frequency_penalty, .. } = *self;
-        let holds_back = place < self.min_tokens && !(self.eog_ids.is_empty() && self.stop_token_ids.is_empty());
+        let holds_back =
+            place < self.min_tokens && !(self.eog_ids.is_empty() && self.stop_token_ids.is_empty());
         (repetition_penalty, presence_penalty, frequency_penalty) == (1.0, 0.0, 0.0)
             && self.logit_bias.is_empty()
             && self.bad_words.is_empty()

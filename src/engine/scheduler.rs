@@ -187,9 +187,8 @@ impl Scheduler {
     /// see their tokens first, unless others go on without the host. Else two halves would take turns from there on.
     pub(super) fn may_overlap(&self) -> bool {
         let all = || self.sequences.values().filter(|sequence| sequence.runs_on());
-        let is_left_out = |s: &Sequence| {
-            s.is_in_flight() && !self.can_go_on(s) && !s.ends_in_flight(self.max_tokens)
-        };
+        let is_left_out =
+            |s: &Sequence| s.is_in_flight() && !self.can_go_on(s) && !s.ends_in_flight(self.max_tokens);
         !all().any(is_left_out) || all().any(|s| self.can_go_on(s) && s.is_fed_by_device())
     }
 

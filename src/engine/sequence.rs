@@ -339,7 +339,8 @@ impl Sequence {
 
     /// Whether no token may follow so many.
     fn is_full(&self, n_tokens: usize, max_tokens: usize) -> bool {
-        let is_at_limit = self.params.max_tokens.is_some_and(|limit| n_tokens >= self.n_prompt.saturating_add(limit));
+        let is_at_limit =
+            self.params.max_tokens.is_some_and(|limit| n_tokens >= self.n_prompt.saturating_add(limit));
         is_at_limit || n_tokens >= max_tokens
     }
 }

@@ -14,7 +14,10 @@ const SAMPLED: u32 = 1 << 31;
 /// Words that the largest batch takes.
 pub fn capacity_words(capacity: &Capacity, n_caches: usize) -> usize {
     let tables = (capacity.decode_rows + capacity.prefill_rows) * capacity.context.div_ceil(BLOCK_TOKENS);
-    HEADER + (2 + 2 * n_caches) * capacity.rows() + capacity.padded_logit_rows() + n_caches * tables
+    HEADER
+        + (2 + 2 * n_caches) * capacity.rows()
+        + capacity.padded_logit_rows()
+        + n_caches * tables
         + capacity.logit_rows * SAMPLING_WORDS
 }
 

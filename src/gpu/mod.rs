@@ -156,7 +156,17 @@ impl Gpu {
         let variant = if summary.is_software { Variant::Serial } else { Variant::Workgroup };
         let limits = device.limits();
         let max_matrix_bytes = max_binding_bytes(&limits);
-        Ok(Self { device, queue, limits, summary, variant, samples: None, max_matrix_bytes, fault, live: Arc::default() })
+        Ok(Self {
+            device,
+            queue,
+            limits,
+            summary,
+            variant,
+            samples: None,
+            max_matrix_bytes,
+            fault,
+            live: Arc::default(),
+        })
     }
 
     /// Chooses the kernels of the other kind of adapter: both must be right on every adapter.

@@ -18,8 +18,8 @@ use super::{ConnectionId, Surroundings};
 use crate::engine::{self, Engine, Progress, SequenceId, Step};
 use crate::gpu::GpuError;
 use crate::gpu::model::GpuModel;
-use crate::plan::{Device as _, StepOutput};
 use crate::plan::batch::STEPS_IN_FLIGHT;
+use crate::plan::{Device as _, StepOutput};
 use crate::protocol::{Event, FinishReason, ModelInfo, Prompt, RequestId};
 use crate::text::Tokenizer;
 

@@ -91,14 +91,14 @@ fn any_params(random: &mut Random) -> SamplingParams {
     params
 }
 
-/// A crowd with random arrivals, budgets, cancels and failures, its steps one or two in flight.
+/// A crowd with random arrivals, budgets, cancels and failures.
 fn run_crowd(seed: u64, config: &EngineConfig, tally: &mut Tally) {
     let mut random = Random(seed << 32);
     let mut world = World::new(config.clone());
     let mut requests = Requests::new(&mut random, config);
     let mut expected = BTreeMap::new();
     let mut to_arrive = 10;
-    let (may_cancel, may_fail, is_alone) = (random.one_in(2), random.one_in(3), random.one_in(2));
+    let (may_cancel, may_fail, in_flight) = (random.one_in(2), random.one_in(3), random.below(3));
     for _ in 0..20_000 {
         if to_arrive > 0 && random.one_in(3) {
             to_arrive -= 1;
@@ -118,7 +118,9 @@ fn run_crowd(seed: u64, config: &EngineConfig, tally: &mut Tally) {
         if may_fail && submitted && random.one_in(40) {
             world.fail_last();
         }
-        if is_alone || world.device.computed.len() == MAX_IN_FLIGHT || random.one_in(2) {
+        // One step in flight, one or two, or always two where there is anything to do.
+        let is_full = world.device.computed.len() == MAX_IN_FLIGHT || !submitted;
+        if in_flight == 0 || is_full || in_flight == 1 && random.one_in(2) {
             world.retire();
         }
         if to_arrive == 0 && world.engine.is_idle() {

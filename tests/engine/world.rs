@@ -98,7 +98,8 @@ impl Device {
                     0 => START,
                     position => self.seen(batch, row, cache, position - 1).expect("a slot was written"),
                 };
-                self.slots[cache][batch.slot(row, cache) as usize] = Some(read(before, self.token(batch.tokens[row])));
+                self.slots[cache][batch.slot(row, cache) as usize] =
+                    Some(read(before, self.token(batch.tokens[row])));
             }
         }
         // What the first row of a chunk sees, and on to the last row.
@@ -158,6 +159,14 @@ pub(crate) struct Answer {
     pub(crate) finished: Option<FinishReason>,
 }
 
+/// Whose rows a step holds, and the blocks that they see and write: (caches).
+#[derive(Debug, Default)]
+struct Used {
+    sequences: Vec<SequenceId>,
+    seen: Vec<BTreeSet<(u32, SequenceId)>>,
+    written: Vec<BTreeMap<u32, SequenceId>>,
+}
+
 /// An engine, its device, what it reported, and the checks that hold for every step.
 pub(crate) struct World {
     pub(crate) engine: Engine,
@@ -174,8 +183,8 @@ pub(crate) struct World {
     /// Sequences whose next row is one of decode, unless they are preempted, with the prefill rows since their last
     /// token.
     decoding: BTreeMap<SequenceId, usize>,
-    /// Whose rows steps in flight hold.
-    in_steps: BTreeMap<StepId, Vec<SequenceId>>,
+    /// What steps in flight use.
+    in_steps: BTreeMap<StepId, Used>,
     /// Preemptions since the last step that was submitted with none in flight.
     n_lost: usize,
     /// Prefill rows computed for each sequence.
@@ -225,6 +234,7 @@ impl World {
         self.device = Device::new(&config.caches);
         self.decoding.clear();
         self.ahead.clear();
+        self.in_steps.clear();
         self.engine.move_to(config.clone());
         self.config = config;
         let stats = self.engine.stats();
@@ -237,11 +247,21 @@ impl World {
     /// The step that was submitted last fails.
     pub(crate) fn fail_last(&mut self) {
         let (step, _) = self.device.computed.pop().expect("a step is in flight");
+        self.fail(step);
+    }
+
+    /// The oldest step in flight fails.
+    pub(crate) fn fail_first(&mut self) {
+        let (step, _) = self.device.computed.remove(0);
+        self.fail(step);
+    }
+
+    fn fail(&mut self, step: StepId) {
         self.engine.abandon(step);
         self.decoding.clear();
         // Sequences in it begin again from what they know. Those that are in an earlier one only do not.
         let in_step = self.in_steps.remove(&step).expect("it was submitted");
-        in_step.into_iter().for_each(|id| drop(self.ahead.remove(&id)));
+        in_step.sequences.into_iter().for_each(|id| drop(self.ahead.remove(&id)));
     }
 
     /// Submits what the engine wants to run.
@@ -254,7 +274,7 @@ impl World {
             assert!(is_known, "a sequence that decodes has a row");
             return None;
         };
-        self.check_step(&step.batch, budget);
+        let used = self.check_step(&step, budget);
         self.check_decodes(&step, budget, before.steps_in_flight == 0);
         let states_of = |id: &SequenceId| {
             let mut states = self.states[id].clone();
@@ -267,7 +287,7 @@ impl World {
         for (id, token) in self.device.submit(&step, &states) {
             self.ahead.entry(id).or_default().push_back(token);
         }
-        self.in_steps.insert(step.id, step.sequences.clone());
+        self.in_steps.insert(step.id, used);
         self.n_fed_rows +=
             step.batch.tokens.iter().filter(|token| matches!(token, Token::Sampled(_))).count();
         for &sequence in &step.batch.sequences[step.batch.n_decode..] {
@@ -294,7 +314,9 @@ impl World {
         self.decoding.retain(|id, _| !step.sequences.contains(id));
     }
 
-    fn check_step(&self, batch: &Batch, budget: Budget) {
+    fn check_step(&self, step: &Step, budget: Budget) -> Used {
+        let batch = &step.batch;
+        let mut used = Used { sequences: step.sequences.clone(), ..Used::default() };
         assert!(batch.n_rows() > 0, "a step has rows");
         assert!(batch.n_prefill() <= budget.prefill_rows, "prefill rows stay in the budget");
         assert!(batch.n_decode <= self.config.max_sequences);
@@ -303,7 +325,7 @@ impl World {
         for (cache, config) in self.config.caches.iter().enumerate() {
             // The blocks that each sequence has a use for, those in which it writes, and all that are seen by others.
             let mut written = BTreeMap::new();
-            let mut seen = Vec::new();
+            let mut seen: Vec<(u32, usize)> = Vec::new();
             for row in 0..batch.n_rows() {
                 let sequence = batch.sequences[row] as usize;
                 let blocks = &batch.block_tables[sequence][cache];
@@ -314,11 +336,15 @@ impl World {
                 let writer = *written.entry(blocks[last]).or_insert(sequence);
                 assert_eq!(writer, sequence, "a block that is written has one owner");
             }
-            for (block, sequence) in seen {
+            for &(block, sequence) in &seen {
                 let writer = written.get(&block).copied().unwrap_or(sequence);
                 assert_eq!(writer, sequence, "nobody else sees a block that is written");
             }
+            let id = |sequence: usize| step.sequences[sequence];
+            used.written.push(written.into_iter().map(|(block, sequence)| (block, id(sequence))).collect());
+            used.seen.push(seen.into_iter().map(|(block, sequence)| (block, id(sequence))).collect());
         }
+        self.in_steps.values().for_each(|earlier| check_apart(&used, earlier));
         assert!(self.engine.stats().steps_in_flight <= MAX_IN_FLIGHT);
         // Rows of a sequence are one run of positions.
         let runs: Vec<Vec<usize>> = (0..batch.block_tables.len())
@@ -332,6 +358,7 @@ impl World {
                 assert_eq!(batch.positions[pair[1]], batch.positions[pair[0]] + 1);
             }
         }
+        used
     }
 
     /// Retires the oldest step, if one is in flight.
@@ -390,14 +417,48 @@ impl World {
         }
     }
 
+    /// Runs until the engine is idle, a step being submitted before the one before it is retired where that is worth it, as
+    /// the host does it.
+    pub(crate) fn overlap(&mut self, budget: Budget) {
+        while self.overlap_once(budget) {}
+        self.finish(budget);
+    }
+
+    /// The same for one step; whether there was one.
+    pub(crate) fn overlap_once(&mut self, budget: Budget) -> bool {
+        while self.device.computed.is_empty() || self.engine.may_overlap() {
+            if self.submit(budget).is_none() {
+                break;
+            }
+        }
+        let is_any = !self.device.computed.is_empty();
+        self.retire();
+        is_any
+    }
+
     /// Runs until the engine is idle, one step at a time.
     pub(crate) fn finish(&mut self, budget: Budget) {
-        while self.submit(budget).is_some() {
+        while self.submit(budget).is_some() || !self.device.computed.is_empty() {
             self.retire();
         }
         assert!(self.engine.is_idle(), "no step only when idle: {:?}", self.engine.stats());
         let stats = self.engine.stats();
         assert_eq!(stats.free_blocks, stats.n_blocks, "no block is leaked");
+    }
+}
+
+/// Blocks change hands only when no step in flight uses them, and are shared only when what wrote them has retired.
+fn check_apart(step: &Used, earlier: &Used) {
+    let caches = step.written.iter().zip(&step.seen).zip(earlier.written.iter().zip(&earlier.seen));
+    for ((written, seen), (written_before, seen_before)) in caches {
+        for (block, id) in seen {
+            let writer = written_before.get(block).unwrap_or(id);
+            assert_eq!(writer, id, "what a step in flight writes is not shared");
+        }
+        for (block, id) in seen_before {
+            let writer = written.get(block).unwrap_or(id);
+            assert_eq!(writer, id, "what a step in flight sees is not written");
+        }
     }
 }
 
@@ -448,7 +509,12 @@ pub(crate) fn request(len: usize, params: SamplingParams) -> SequenceRequest {
 
 /// What a request is answered with when it has an engine of that pool and context for itself, and the host samples.
 pub(crate) fn alone(config: &EngineConfig, request: &SequenceRequest) -> Answer {
-    let mut world = World::new(EngineConfig { max_sequences: 1, max_logit_rows: 64, samples_on_device: false, ..config.clone() });
+    let mut world = World::new(EngineConfig {
+        max_sequences: 1,
+        max_logit_rows: 64,
+        samples_on_device: false,
+        ..config.clone()
+    });
     let id = world.add(request.clone());
     world.finish(Budget { prefill_rows: MAX_PREFILL_ROWS });
     world.answers.remove(&id).expect("it was answered")
