@@ -229,7 +229,7 @@ async fn compare_with_reference(shape: Shape, gpu: Gpu, label: &str) {
     let attention = sizes.n_heads * sizes.head_dim;
     for (n, batch) in steps(5, sizes.vocab_size).iter().enumerate() {
         let ticket = model.submit(batch);
-        let logits = model.read(ticket).await.unwrap();
+        let logits = model.read(ticket).await.unwrap().logits;
         let expected = reference.step(batch);
         let [hidden, inputs, outputs] = [
             model.read_activations(Buffer::Hidden).await.unwrap(),
@@ -319,11 +319,11 @@ gpu_test!(a_row_alone_has_the_bits_it_has_in_a_crowd, async {
             let mut alone = Vec::new();
             for sequence in 0..9 {
                 let ticket = model.submit(&decode(sequence..sequence + 1));
-                alone.push(model.read(ticket).await.unwrap());
+                alone.push(model.read(ticket).await.unwrap().logits);
             }
             for n_rows in 1..=9 {
                 let ticket = model.submit(&decode(0..n_rows));
-                let logits = model.read(ticket).await.unwrap();
+                let logits = model.read(ticket).await.unwrap().logits;
                 for (i, row) in logits.chunks(vocab_size).enumerate() {
                     let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
                     assert_eq!(bits(row), bits(&alone[i]), "{variant:?}: row {i} of {n_rows}");
@@ -360,7 +360,7 @@ gpu_test!(large_tiles_of_prompts_have_the_bits_of_small_ones, async {
                 GpuModel::new(Rc::new(gpu), random.plan.clone(), capacity, 32 * 32).await.unwrap();
             random.write(&model, 7);
             let ticket = model.submit(&batch);
-            let logits = model.read(ticket).await.unwrap();
+            let logits = model.read(ticket).await.unwrap().logits;
             let hidden = model.read_activations(Buffer::Hidden).await.unwrap();
             found.push(logits.iter().chain(&hidden).map(|v| v.to_bits()).collect::<Vec<_>>());
         }
@@ -396,7 +396,7 @@ gpu_test!(a_prompt_has_the_same_bits_however_it_is_cut_into_chunks, async {
                         );
                     }
                     let ticket = model.submit(&batch);
-                    logits.extend(model.read(ticket).await.unwrap());
+                    logits.extend(model.read(ticket).await.unwrap().logits);
                 }
                 found.push(logits.iter().map(|v| v.to_bits()).collect());
             }
@@ -467,7 +467,7 @@ gpu_test!(long_contexts_agree_with_plain_loops_alone_and_in_a_crowd, async {
             let together = decode(0..LENGTHS.len());
             let expected = reference.step(&together);
             let ticket = model.submit(&together);
-            let logits = model.read(ticket).await.unwrap();
+            let logits = model.read(ticket).await.unwrap().logits;
             let layout = model.layout().clone();
             let attended = model.read_activations(layout.attended.buffer).await.unwrap();
             let width = shape.sizes.n_heads * shape.sizes.head_dim;
@@ -480,7 +480,7 @@ gpu_test!(long_contexts_agree_with_plain_loops_alone_and_in_a_crowd, async {
             }
             for sequence in 0..LENGTHS.len() {
                 let ticket = model.submit(&decode(sequence..sequence + 1));
-                let alone = model.read(ticket).await.unwrap();
+                let alone = model.read(ticket).await.unwrap().logits;
                 let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
                 let in_crowd = &logits[sequence * 40..][..40];
                 assert_eq!(bits(&alone), bits(in_crowd), "shape {i}, {variant:?}: sequence {sequence}");

@@ -123,7 +123,7 @@ fn a_large_vocabulary_is_split_by_rows() {
             batch.push_row(RowKind::Prefill, sequence, *token as u32, position as u32, true);
         }
         let ticket = model.submit(&batch);
-        let logits = pollster::block_on(model.read(ticket)).unwrap();
+        let logits = pollster::block_on(model.read(ticket)).unwrap().logits;
         for (token, logits) in tokens.iter().zip(logits.chunks(VOCAB_SIZE)) {
             let greatest = logits.iter().fold(0f32, |m, v| m.max(v.abs()));
             let stride = 997;
@@ -156,7 +156,7 @@ fn every_architecture_runs_within_them() {
                 batch.push_row(RowKind::Prefill, sequence, *token, position as u32, is_last);
             }
             let ticket = loaded.model.submit(&batch);
-            let logits = pollster::block_on(loaded.model.read(ticket)).unwrap();
+            let logits = pollster::block_on(loaded.model.read(ticket)).unwrap().logits;
             let likeliest = (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap();
             assert_eq!(likeliest as u32, prompt.greedy[0], "{}, {variant:?}", folder.name);
         }

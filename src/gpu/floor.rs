@@ -154,7 +154,7 @@ impl<'a> Bench<'a> {
         let start = (self.now_ms)();
         self.gpu.queue.submit([commands]);
         self.gpu.queue.on_submitted_work_done(move || _ = done.send(()));
-        self.gpu.drive()?;
+        self.gpu.drive(None)?;
         if finished.await.is_err() {
             return Err(self.gpu.lost("it stopped answering while it was measured"));
         }

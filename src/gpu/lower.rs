@@ -3,6 +3,7 @@
 //! Invariant: a dispatch reads one activation buffer and writes another, so that reads are whole vectors.
 
 mod ops;
+mod sample;
 
 use super::layout::{Buffer, Layout, Segment, segments};
 use super::shader::{ShaderKey, Variant};
@@ -20,6 +21,8 @@ pub enum Rows {
     Prefill,
     /// Rows that want logits.
     Logits,
+    /// Of these, rows whose token the device chooses.
+    Sampled,
 }
 
 /// How the workgroups of a dispatch cover its outputs and rows.
@@ -195,6 +198,8 @@ pub struct Target {
     pub tuning: Tuning,
     /// Largest binding of a matrix in bytes.
     pub max_matrix_bytes: u64,
+    /// Whether it chooses tokens.
+    pub samples: bool,
 }
 
 /// A plan for one device.
@@ -210,7 +215,8 @@ pub struct Lowered {
 pub fn lower(plan: &Plan, layout: &Layout, target: Target) -> Result<Lowered, LowerError> {
     check(plan)?;
     let segments = split_matrices(plan, target)?;
-    let dispatches = ops::dispatches(plan, layout, target, &segments);
+    let mut dispatches = ops::dispatches(plan, layout, target, &segments);
+    dispatches.extend(target.samples.then(|| sample::dispatch(plan, layout)));
     Ok(Lowered { dispatches, segments })
 }
 

@@ -24,6 +24,8 @@ mod matvec_text;
 pub mod model;
 #[cfg(feature = "native")]
 mod noop;
+mod readback;
+mod sampled_words;
 mod serial_tile;
 pub mod shader;
 pub mod timings;
@@ -113,6 +115,8 @@ pub struct Gpu {
     summary: AdapterSummary,
     variant: Variant,
     tuning: Tuning,
+    /// As a test wants it.
+    samples: Option<bool>,
     max_matrix_bytes: u64,
     fault: Arc<Mutex<Option<GpuError>>>,
     live: Arc<Live>,
@@ -172,8 +176,18 @@ impl Gpu {
         let tuning = AdapterClass::of(&summary.name, info.device_type).tuning();
         let limits = device.limits();
         let max_matrix_bytes = max_binding_bytes(&limits);
-        let live = Arc::default();
-        Ok(Self { device, queue, limits, summary, variant, tuning, max_matrix_bytes, fault, live })
+        Ok(Self {
+            device,
+            queue,
+            limits,
+            summary,
+            variant,
+            tuning,
+            samples: None,
+            max_matrix_bytes,
+            fault,
+            live: Arc::default(),
+        })
     }
 
     /// Chooses the kernels of another kind of adapter: all must be right on every adapter.
@@ -193,6 +207,16 @@ impl Gpu {
     /// How work is cut.
     pub fn tuning(&self) -> Tuning {
         self.tuning
+    }
+
+    /// Chooses tokens, or leaves that to the host: both must be right on every adapter.
+    pub fn with_sampling(self, samples: bool) -> Self {
+        Self { samples: Some(samples), ..self }
+    }
+
+    /// Whether it chooses tokens. Where the processor imitates a GPU the host does that as fast, and logits need not travel.
+    pub fn samples(&self) -> bool {
+        self.samples.unwrap_or(self.variant != Variant::Serial)
     }
 
     /// Whether kernels may use subgroups.
@@ -234,7 +258,7 @@ impl Gpu {
     /// What lowering has to know.
     pub fn target(&self) -> Target {
         let Self { variant, tuning, max_matrix_bytes, .. } = *self;
-        Target { variant, tuning, max_matrix_bytes }
+        Target { variant, tuning, max_matrix_bytes, samples: self.samples() }
     }
 
     /// Largest buffer in bytes.

@@ -127,6 +127,8 @@ pub enum ShaderKey {
     Matvec(Matvec),
     /// A matmul that stages its sides in workgroup memory: prefill on real GPUs.
     MatmulTiled(BlockType, Emit, TileSize),
+    /// The choice of a token from logits; where barriers cost too much the host makes it.
+    Sample,
 }
 
 impl ShaderKey {
@@ -147,6 +149,7 @@ impl ShaderKey {
             Self::Matvec(_) => "matvec",
             Self::MatmulTiled(.., TileSize::Small) => "matmul_tiled",
             Self::MatmulTiled(.., TileSize::Large) => "matmul_tiled_large",
+            Self::Sample => "sample_reduce",
         }
     }
 
@@ -177,9 +180,8 @@ impl ShaderKey {
             | Self::Matmul(_, _, Emit::Qkv { head_dim, .. })
             | Self::Matvec(Matvec { emit: Emit::Qkv { head_dim, .. }, .. })
             | Self::MatmulTiled(_, Emit::Qkv { head_dim, .. }, _) => Some(head_dim),
-            Self::Embed(..) | Self::Norm(_) | Self::Matmul(..) | Self::Matvec(_) | Self::MatmulTiled(..) => {
-                None
-            }
+            Self::Embed(..) | Self::Norm(_) | Self::Sample => None,
+            Self::Matmul(..) | Self::Matvec(_) | Self::MatmulTiled(..) => None,
         }
     }
 
@@ -272,6 +274,10 @@ impl ShaderKey {
                     TileSize::Large => include_str!("kernels/matmul_tiled_large.wgsl"),
                 });
             }
+            Self::Sample => pieces.extend([
+                include_str!("kernels/sample_reduce.wgsl"),
+                include_str!("kernels/sample_rule.wgsl"),
+            ]),
         }
         pieces
     }
@@ -282,7 +288,7 @@ impl ShaderKey {
         let kv_types = [KvType::F16, KvType::F32, KvType::Q8];
         let mut emits = vec![Emit::Store, Emit::Add, Emit::Multiply, Emit::Gated];
         emits.extend(pair_types.map(|kv| Emit::Qkv { kv, head_dim }));
-        let mut keys = vec![Self::AttendMerge(head_dim)];
+        let mut keys = vec![Self::Sample, Self::AttendMerge(head_dim)];
         for variant in [Variant::Serial, Variant::Workgroup] {
             keys.push(Self::Norm(variant));
             keys.extend(kv_types.map(|kv| Self::Attend(variant, kv, head_dim)));

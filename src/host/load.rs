@@ -15,13 +15,13 @@ use crate::format::checkpoint::{Checkpoint, Repack};
 use crate::format::hugging_face::HuggingFaceError;
 use crate::format::split::SplitError;
 use crate::gpu::layout::{Capacity, Layout};
-use crate::gpu::model::{GpuModel, STEPS_IN_FLIGHT};
+use crate::gpu::model::{GpuModel, readback_bytes};
 use crate::gpu::weights::device_bytes;
 use crate::gpu::{Gpu, GpuError};
 use crate::model::config::Config;
 use crate::model::error::ModelError;
-use crate::plan::batch::BLOCK_TOKENS;
-use crate::plan::{KvType, Plan};
+use crate::plan::batch::{BLOCK_TOKENS, STEPS_IN_FLIGHT};
+use crate::plan::{Device as _, KvType, Plan};
 use crate::protocol::{self, DeviceChoice, DeviceKind, LoadOptions, ModelInfo, Precision, Quantize};
 use crate::store::files::{ModelFiles, ReadError};
 use crate::store::{OpenError, Source};
@@ -300,7 +300,8 @@ impl<S: Source> Described<S> {
             let bytes = device_bytes(matrix.block_type, n_rows, matrix.n_columns);
             bytes.quants + bytes.scales
         });
-        let readbacks = (STEPS_IN_FLIGHT * self.max_sequences() * self.config.vocab_size * 4) as u64;
+        let capacity = self.capacity(gpu.summary().is_software);
+        let readbacks = STEPS_IN_FLIGHT as u64 * readback_bytes(&capacity, self.config.vocab_size);
         let activations =
             layout.hidden_bytes + layout.inputs_bytes + layout.outputs_bytes + layout.tables_bytes;
         Ok(weights.sum::<u64>() + activations + readbacks + self.kv_pool(max_binding_bytes).1)
@@ -376,5 +377,6 @@ pub fn engine_config(model: &GpuModel) -> EngineConfig {
         max_sequences: capacity.logit_rows,
         max_waiting_of_client: MAX_OUTPUTS,
         max_logit_rows: capacity.logit_rows,
+        samples_on_device: model.samples(),
     }
 }

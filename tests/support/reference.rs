@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use pagelm::format::block::BlockType;
-use pagelm::plan::batch::{BLOCK_TOKENS, Batch};
+use pagelm::plan::batch::{BLOCK_TOKENS, Batch, Token};
 use pagelm::plan::{
     Activation, KvType, MatrixId, Nonlinearity, Norm, NormKind, Op, Plan, RotaryPairs, Rotation, VectorId,
 };
@@ -79,7 +79,7 @@ impl Reference {
         match op {
             Op::Embed { table, scale } => {
                 let value = |v: &f32| f64::from(*v) * f64::from(*scale);
-                let row = |token: &u32| self.row(*table, *token as usize).iter().map(value).collect();
+                let row = |token: &Token| self.row(*table, known(*token)).iter().map(value).collect();
                 a.hidden = batch.tokens.iter().map(row).collect();
             }
             Op::AddPosition { table } => {
@@ -250,6 +250,10 @@ impl Reference {
         let n_columns = self.plan.matrices[id.0].n_columns;
         &self.matrices[id.0][row * n_columns..(row + 1) * n_columns]
     }
+}
+
+fn known(token: Token) -> usize {
+    token.known().expect("a reference computes what the host knows") as usize
 }
 
 fn add(sum: &mut [f64], values: &[f64]) {

@@ -6,7 +6,8 @@
 @group(0) @binding(3) var<storage, read_write> outputs: array<f32>; // activations written: (rows, width)
 @group(0) @binding(4) var<storage, read> quants: array<vec4<u32>>;  // a matrix, or some rows of it: (rows, blocks of 32, words)
 @group(0) @binding(5) var<storage, read> scales: array<u32>;        // its scales where they lie apart: (rows, blocks of 32)
-@group(0) @binding(6) var<storage, read_write> kv: array<u32>;      // a layer's cache: (blocks, K V, 32 slots, kv heads, head_dim)
+@group(0) @binding(6) var<storage, read_write> kv: array<u32>;      // a layer's cache: (blocks, K V, 32 slots, kv heads, head_dim);
+                                                                    // without a layer what was sampled: (slots of steps, logit rows, words)
 @group(0) @binding(7) var<uniform> constants: Constants;
 
 // What a dispatch does; written once, when its plan is compiled.
@@ -42,6 +43,7 @@ const PREFILL: u32 = 1u;
 const LOGITS: u32 = 2u;
 const NONE: u32 = 0xffffffffu;
 const BLOCK_TOKENS: u32 = 32u;
+const SAMPLED: u32 = 0x80000000u;   // of a token: it lies in what was sampled
 
 // The batch's header.
 fn n_decode() -> u32 { return batch[0]; }
@@ -50,14 +52,18 @@ fn first_prefill_row() -> u32 { return batch[2]; }   // n_decode rounded up to a
 fn n_logits() -> u32 { return batch[3]; }
 
 // Its arrays, by activation row.
-fn token_of(row: u32) -> u32 { return batch[batch[4] + row]; }
+fn token_of(row: u32) -> u32 {
+    let token = batch[batch[4] + row];
+    if ((token & SAMPLED) == 0u) { return token; }
+    return kv[token & ~SAMPLED];
+}
 fn position_of(row: u32) -> u32 { return batch[batch[5] + row]; }
 fn slot_of(row: u32) -> u32 { return batch[batch[6] + constants.cache * batch[9] + row]; }
 fn block_table_of(row: u32) -> u32 { return batch[batch[7] + constants.cache * batch[9] + row]; }
 fn logit_row(i: u32) -> u32 { return batch[batch[8] + i]; }
 
 // First row and number of rows of a tile of `attend_tiled`.
-fn attention_tile(i: u32) -> vec2<u32> { return vec2<u32>(batch[batch[10] + 2u * i], batch[batch[10] + 2u * i + 1u]); }
+fn attention_tile(i: u32) -> vec2<u32> { return vec2<u32>(batch[batch[12] + 2u * i], batch[batch[12] + 2u * i + 1u]); }
 
 // Rows of the kind this dispatch computes.
 fn n_kind_rows() -> u32 {
