@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::report::{Measured, Report};
 
 /// What stands before the tables in README.
-const BEGIN: &str = "<!-- speed: written by `cargo xtask speed` from tests/speed/*.json; edit those -->\n";
+const BEGIN: &str = "<!-- speed: written by `cargo xtask speed` from tests/speed/*.json -->\n";
 /// What stands behind them.
 const END: &str = "<!-- end of speed -->\n";
 /// Below this heading they are put first.

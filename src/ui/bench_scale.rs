@@ -28,8 +28,9 @@ impl Scale {
     /// From zero to a round number that is not below the largest.
     pub(crate) fn from_zero(values: impl Iterator<Item = f64>, start: f64, end: f64) -> Self {
         let largest = values.fold(0.0, f64::max);
-        let step = step_of(if largest > 0.0 { largest } else { 1.0 });
-        Self { from: 0.0, to: (largest / step).ceil().max(1.0) * step, start, end }
+        let largest = if largest > 0.0 { largest } else { 1.0 };
+        let step = step_of(largest);
+        Self { from: 0.0, to: (largest / step).ceil() * step, start, end }
     }
 
     /// Where a value stands.
@@ -62,7 +63,7 @@ mod tests {
         let ticks = |values: &[f64]| Scale::from_zero(values.iter().copied(), 0.0, 1.0).ticks();
         assert_eq!(ticks(&[12.3]), [0.0, 5.0, 10.0, 15.0]);
         assert_eq!(ticks(&[0.31, 0.1]), [0.0, 0.1, 0.2, 0.3, 0.4]);
-        assert_eq!(ticks(&[]), [0.0, 0.2, 0.4, 0.6, 0.8, 1.0][..ticks(&[]).len()]);
+        assert_eq!(ticks(&[]), [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]);
         let around = Scale::around([33.0, 47.0].into_iter(), 10.0, 20.0);
         assert_eq!(around.ticks(), [35.0, 40.0, 45.0]);
         assert_eq!((around.place(33.0), around.place(47.0), around.place(40.0)), (10.0, 20.0, 15.0));

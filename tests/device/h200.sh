@@ -6,7 +6,7 @@
 #
 #     sh tests/device/h200.sh prepare
 #
-# There, in a copy of the repository with .device:
+# There, in a copy of the repository with .device (about 15 MB):
 #
 #     sh tests/device/h200.sh
 #
@@ -19,6 +19,8 @@
 set -eu
 cd "$(dirname "$0")/../.."
 FOLDER=.device
+# The driver's Vulkan library leans on the loaders of OpenGL, too.
+LOADERS="libvulkan1 libegl1 libglvnd0 libopengl0 libgl1 libglx0 libgles2"
 
 if [ "${1:-}" = prepare ]; then
     grep -qs '^/.device/$' "$(git rev-parse --git-path info/exclude)" || echo '/.device/' >> "$(git rev-parse --git-path info/exclude)"
@@ -29,14 +31,15 @@ if [ "${1:-}" = prepare ]; then
     mkdir -p "$lists/partial"
     set -- -oAPT::Architecture=amd64 -oAPT::Architectures=amd64 "-oDir::State::Lists=$lists"
     apt-get -q "$@" update
-    (cd "$FOLDER" && apt-get -q "$@" download libvulkan1)
+    # shellcheck disable=SC2086 # a list of names
+    (cd "$FOLDER" && apt-get -q "$@" download $LOADERS)
     rm -r "$lists"
     ls -l "$FOLDER"
     exit
 fi
 
 if ! ldconfig -p | grep -q libvulkan.so.1; then
-    for package in "$FOLDER"/libvulkan1_*.deb; do
+    for package in "$FOLDER"/*.deb; do
         dpkg -x "$package" /
     done
     ldconfig

@@ -18,6 +18,7 @@ cargo xtask test  [--only STAGE,…] [FILTER…]
                                         set up what tests need, run them all, or those whose name contains a FILTER
 cargo xtask test --list                 name the stages
 cargo xtask bench [OPTION…]             measure the built page in Chromium; options and JSON are those of `pagelm bench`
+cargo xtask bench reload                measure its first token after a reload, with the model in the browser's cache
 cargo xtask speed                       write README's speeds from tests/speed/*.json";
 
 fn main() -> ExitCode {

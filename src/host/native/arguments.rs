@@ -236,6 +236,10 @@ fn check(arguments: &Arguments, command: Command) -> Result<(), CliError> {
     if takes_model && arguments.model.is_none() {
         return missing("--model PATH");
     }
+    if command != Command::Bench && arguments.answer_tokens.len() > 1 {
+        const ONE: &str = "max_tokens must be one whole number here; several are for `pagelm bench`";
+        return Err(usage(Some(command), ONE));
+    }
     match command {
         Command::Quantize | Command::Convert if arguments.paths.is_empty() => missing("the model to read"),
         Command::Quantize | Command::Convert if arguments.paths.len() < 2 => missing("the file to write"),
@@ -251,10 +255,6 @@ fn check(arguments: &Arguments, command: Command) -> Result<(), CliError> {
             )),
         },
         Command::Bench => check_bench(arguments).map_err(|sentence| usage(Some(command), sentence)),
-        _ if arguments.answer_tokens.len() > 1 => Err(usage(
-            Some(command),
-            "max_tokens must be one whole number here; several are for `pagelm bench`",
-        )),
         _ => Ok(()),
     }
 }

@@ -194,10 +194,14 @@ pub(super) fn speed(context: &Context) -> Command {
     command
 }
 
-/// What measures the built page in Chromium.
+/// What measures the built page in Chromium: tokens, or with `reload` first the first one after a reload.
 pub(super) fn page_bench(context: &Context, options: &[String]) -> Result<Vec<Command>> {
+    let (bin, options) = match options {
+        [first, rest @ ..] if first == "reload" => ("reload", rest),
+        _ => ("bench", options),
+    };
     let mut command =
-        cargo(context, &[&["run", "--quiet", "--locked", "--package", "page-tests", "--bin", "bench"]]);
+        cargo(context, &[&["run", "--quiet", "--locked", "--package", "page-tests", "--bin", bin]]);
     command.arg("--").args(options);
     with_page(context, &mut command)?;
     let mut commands = page_build(context, &[])?;
