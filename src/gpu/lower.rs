@@ -2,6 +2,7 @@
 //!
 //! Invariant: a dispatch reads one activation buffer and writes another, so that reads are whole vectors.
 
+mod fast;
 mod ops;
 
 use super::layout::{Buffer, Layout, Segment, segments};
@@ -33,6 +34,13 @@ pub enum Grid {
     Pairs {
         /// Pairs a row.
         n_pairs: u32,
+    },
+    /// The same for packed activations, with so many pairs an invocation.
+    PackedPairs {
+        /// Pairs a row.
+        n_pairs: u32,
+        /// Pairs an invocation.
+        pairs: u32,
     },
     /// So many items a workgroup, rows in y by so many a workgroup (a matmul's tile where absent).
     Groups {
@@ -98,7 +106,8 @@ pub struct Constants {
     pub rotary: u32,
     pub split_half: u32,
     pub is_layer_norm: u32,
-    pub unused: [u32; 2],
+    pub plain: u32,
+    pub unused: u32,
 }
 
 /// `NONE` of common.wgsl.

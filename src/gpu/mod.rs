@@ -16,6 +16,7 @@ pub mod layout;
 pub mod lower;
 mod maker;
 pub mod model;
+pub mod packed;
 mod serial_tile;
 pub mod shader;
 pub mod weights;
@@ -103,6 +104,7 @@ pub struct Gpu {
     summary: AdapterSummary,
     variant: Variant,
     max_matrix_bytes: u64,
+    has_dot4: bool,
     fault: Arc<Mutex<Option<GpuError>>>,
     live: Arc<Live>,
 }
@@ -125,7 +127,9 @@ impl Gpu {
             }
             Some(name) => named_adapter(&instance, name).await?,
         };
-        Self::from_adapter(adapter, None).await
+        let dot4 = wgpu::WgslLanguageFeatures::Packed4x8IntegerDotProduct;
+        let has_dot4 = instance.wgsl_language_features().contains(dot4);
+        Ok(Self { has_dot4, ..Self::from_adapter(adapter, None).await? })
     }
 
     /// Opens a device on an adapter, with limits other than its own where a test wants less.
@@ -152,7 +156,17 @@ impl Gpu {
         let variant = if summary.is_software { Variant::Serial } else { Variant::Workgroup };
         let limits = device.limits();
         let max_matrix_bytes = max_binding_bytes(&limits);
-        Ok(Self { device, queue, limits, summary, variant, max_matrix_bytes, fault, live: Arc::default() })
+        Ok(Self {
+            device,
+            queue,
+            limits,
+            summary,
+            variant,
+            max_matrix_bytes,
+            has_dot4: cfg!(not(target_arch = "wasm32")),
+            fault,
+            live: Arc::default(),
+        })
     }
 
     /// Chooses the kernels of the other kind of adapter: both must be right on every adapter.

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use super::serial_tile;
+use super::{packed, serial_tile};
 use crate::format::block::BlockType;
 /// Block types that kernels decode: all that the processor does.
 pub use crate::format::decode::DECODED as BLOCK_TYPES;
@@ -61,6 +61,12 @@ pub enum ShaderKey {
     Attend(Variant, KvType, u32),
     /// A matmul in tiles of 1, 2, 4 or 8 rows: decode, logits, and prefill on software adapters.
     Matmul(Variant, BlockType, u32, Emit),
+    /// Activations to packed bytes.
+    Quantize,
+    /// A norm of the stream, packed.
+    NormFast(Variant),
+    /// A matmul of packed activations in tiles of 1, 2, 4 or 8 rows: `fast`.
+    MatmulFast(Variant, BlockType, u32, Emit),
     /// A matmul that stages its sides in workgroup memory: prefill on real GPUs.
     MatmulTiled(BlockType, Emit),
 }
@@ -79,17 +85,32 @@ impl ShaderKey {
             Self::Matmul(Variant::Serial, ..) => "matmul_serial",
             Self::Matmul(Variant::Workgroup, ..) => "matmul_reduce",
             Self::MatmulTiled(..) => "matmul_tiled",
+            Self::Quantize => "quantize",
+            Self::NormFast(Variant::Serial) => "norm_serial",
+            Self::NormFast(Variant::Workgroup) => "norm_reduce_fast",
+            Self::MatmulFast(Variant::Serial, ..) => "matmul_serial",
+            Self::MatmulFast(Variant::Workgroup, ..) => "matmul_reduce_fast",
         }
     }
 
-    /// The whole text.
-    pub fn source(self) -> String {
+    /// The whole text; `has_dot4` tells whether the device's WGSL has `dot4I8Packed`.
+    pub fn source(self, has_dot4: bool) -> String {
+        let workgroup = match self {
+            Self::MatmulFast(Variant::Serial, ..) => packed::SERIAL_WORKGROUP,
+            _ => WORKGROUP,
+        };
+        let input = if matches!(self, Self::MatmulFast(..)) { "vec4<u32>" } else { "vec4<f32>" };
+        let output = if matches!(self, Self::Quantize | Self::NormFast(_)) { "u32" } else { "f32" };
         let mut text =
-            format!("const WORKGROUP: u32 = {WORKGROUP}u;\nconst GRID_LIMIT: u32 = {GRID_LIMIT}u;\n");
+            format!("const WORKGROUP: u32 = {workgroup}u;\nconst GRID_LIMIT: u32 = {GRID_LIMIT}u;\n");
+        text.push_str(&format!("alias Input = {input};\nalias Output = {output};\n"));
+        if matches!(self, Self::Quantize | Self::NormFast(_) | Self::MatmulFast(..)) {
+            text.push_str(&format!("const GROUP_WORDS: u32 = {}u;\n", packed::GROUP_WORDS));
+        }
         if let Some(head_dim) = self.head_dim() {
             text.push_str(&format!("const HEAD_DIM: u32 = {head_dim}u;\n"));
         }
-        for piece in self.pieces() {
+        for piece in self.pieces(has_dot4) {
             text.push('\n');
             text.push_str(&piece);
         }
@@ -101,18 +122,36 @@ impl ShaderKey {
             Self::Rotate(_, _, head_dim)
             | Self::Attend(_, _, head_dim)
             | Self::Matmul(_, _, _, Emit::Qkv { head_dim, .. })
+            | Self::MatmulFast(_, _, _, Emit::Qkv { head_dim, .. })
             | Self::MatmulTiled(_, Emit::Qkv { head_dim, .. }) => Some(head_dim),
-            Self::Embed(_) | Self::Norm(_) | Self::Matmul(..) | Self::MatmulTiled(..) => None,
+            Self::Embed(_)
+            | Self::Norm(_)
+            | Self::Matmul(..)
+            | Self::MatmulTiled(..)
+            | Self::Quantize
+            | Self::NormFast(_)
+            | Self::MatmulFast(..) => None,
         }
     }
 
-    fn pieces(self) -> Vec<Cow<'static, str>> {
-        if let Self::Matmul(Variant::Serial, _, tile, _) = self {
-            let mut pieces: Vec<_> = self.files().into_iter().map(Cow::Borrowed).collect();
-            pieces.push(Cow::Owned(serial_tile::text(tile)));
-            return pieces;
+    fn pieces(self, has_dot4: bool) -> Vec<Cow<'static, str>> {
+        let mut pieces: Vec<_> = self.files().into_iter().map(Cow::Borrowed).collect();
+        match self {
+            Self::Matmul(Variant::Serial, _, tile, _) => pieces.push(Cow::Owned(serial_tile::text(tile))),
+            Self::MatmulFast(variant, block, tile, _) => {
+                pieces.push(Cow::Borrowed(match has_dot4 {
+                    true => include_str!("kernels/dot4.wgsl"),
+                    false => include_str!("kernels/dot4_by_hand.wgsl"),
+                }));
+                pieces.push(Cow::Owned(packed::codes_text(block)));
+                pieces.push(Cow::Owned(match variant {
+                    Variant::Serial => packed::serial_text(block, tile),
+                    Variant::Workgroup => format!("const TILE: u32 = {tile}u;\n"),
+                }));
+            }
+            _ => {}
         }
-        self.files().into_iter().map(Cow::Borrowed).collect()
+        pieces
     }
 
     fn files(self) -> Vec<&'static str> {
@@ -122,8 +161,29 @@ impl ShaderKey {
                 pieces.extend(block_texts(block));
                 pieces.push(include_str!("kernels/embed.wgsl"));
             }
+            Self::Quantize => pieces
+                .extend([include_str!("kernels/quantize_block.wgsl"), include_str!("kernels/quantize.wgsl")]),
+            Self::NormFast(variant) => {
+                pieces.push(include_str!("kernels/source_row.wgsl"));
+                pieces.push(include_str!("kernels/quantize_block.wgsl"));
+                pieces.push(include_str!("kernels/norm_quantize.wgsl"));
+                pieces.push(match variant {
+                    Variant::Serial => include_str!("kernels/norm_serial.wgsl"),
+                    Variant::Workgroup => include_str!("kernels/norm_reduce_fast.wgsl"),
+                });
+            }
+            Self::MatmulFast(variant, block, _, emit) => {
+                pieces.extend(block_texts(block));
+                push_emit(&mut pieces, emit);
+                pieces.push(match variant {
+                    // What it sums is made, not read.
+                    Variant::Serial => include_str!("kernels/matmul_serial.wgsl"),
+                    Variant::Workgroup => include_str!("kernels/matmul_reduce_fast.wgsl"),
+                });
+            }
             Self::Norm(variant) => {
                 pieces.push(include_str!("kernels/source_row.wgsl"));
+                pieces.push(include_str!("kernels/norm_store.wgsl"));
                 pieces.push(match variant {
                     Variant::Serial => include_str!("kernels/norm_serial.wgsl"),
                     Variant::Workgroup => include_str!("kernels/norm_reduce.wgsl"),
@@ -172,8 +232,10 @@ impl ShaderKey {
         let mut emits = vec![Emit::Store, Emit::Add, Emit::Multiply, Emit::Gated];
         emits.extend(kv_types.map(|kv| Emit::Qkv { kv, head_dim }));
         let mut keys = Vec::new();
+        keys.push(Self::Quantize);
         for variant in variants {
             keys.push(Self::Norm(variant));
+            keys.push(Self::NormFast(variant));
             keys.extend(kv_types.map(|kv| Self::Attend(variant, kv, head_dim)));
             keys.extend(kv_types.map(|kv| Self::Rotate(variant, kv, head_dim)));
         }
@@ -183,6 +245,9 @@ impl ShaderKey {
                 keys.push(Self::MatmulTiled(block, *emit));
                 for variant in variants {
                     keys.extend(TILES.map(|tile| Self::Matmul(variant, block, tile, *emit)));
+                    if packed::has_codes(block) {
+                        keys.extend(TILES.map(|tile| Self::MatmulFast(variant, block, tile, *emit)));
+                    }
                 }
             }
         }

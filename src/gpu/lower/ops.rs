@@ -4,29 +4,31 @@
 
 use super::{Constants, Dispatch, Grid, NONE, Rows};
 use crate::gpu::layout::{Buffer, Layout, Region, Segment};
+use crate::gpu::packed::GROUP_WORDS;
 use crate::gpu::shader::{Emit, ShaderKey, Variant};
+use crate::gpu::weights::GROUP;
 use crate::plan::{
     Activation, MatrixId, Nonlinearity, Norm, NormKind, Op, Plan, RotaryPairs, Rotation, VectorId,
 };
 
-struct Lowering<'a> {
-    plan: &'a Plan,
-    layout: &'a Layout,
-    variant: Variant,
-    segments: &'a [Vec<Segment>],
-    dispatches: Vec<Dispatch>,
+pub(super) struct Lowering<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) layout: &'a Layout,
+    pub(super) variant: Variant,
+    pub(super) segments: &'a [Vec<Segment>],
+    pub(super) dispatches: Vec<Dispatch>,
 }
 
 /// A matmul but for its weights: from where to where, and what is done on the way.
 #[derive(Clone, Copy)]
-struct Projection {
-    emit: Emit,
-    from: Region,
-    to: Region,
-    to_stride: usize,
-    layer: Option<usize>,
-    rows: Rows,
-    constants: Constants,
+pub(super) struct Projection {
+    pub(super) emit: Emit,
+    pub(super) from: Region,
+    pub(super) to: Region,
+    pub(super) to_stride: usize,
+    pub(super) layer: Option<usize>,
+    pub(super) rows: Rows,
+    pub(super) constants: Constants,
 }
 
 /// All dispatches of a step.
@@ -62,7 +64,7 @@ impl Lowering<'_> {
             Op::Embed { table, scale } => self.embed(*table, *scale, false, rows),
             Op::AddPosition { table } => self.embed(*table, 1.0, true, rows),
             Op::ProjectQkv { layer, norm, weights, bias, head_norms, rotation } => {
-                self.norm(norm, layout.hidden, layout.normed, false, rows);
+                self.norm_before(weights, norm, layout.normed, rows);
                 match head_norms {
                     None => self.project_qkv(*layer, weights, *bias, *rotation, rows),
                     Some(norms) => {
@@ -76,17 +78,17 @@ impl Lowering<'_> {
                 self.project_add(*weights, *bias, *input, post_norm.as_ref(), rows);
             }
             Op::GatedMlp { norm, weights, bias, nonlinearity } => {
-                self.norm(norm, layout.hidden, layout.normed, false, rows);
+                self.norm_before(weights, norm, layout.normed, rows);
                 self.gated_mlp(weights, *bias, *nonlinearity, rows);
             }
             Op::Mlp { norm, weights, bias, nonlinearity: function } => {
-                self.norm(norm, layout.hidden, layout.normed, false, rows);
+                self.norm_before(&[*weights], norm, layout.normed, rows);
                 let constants =
                     Constants { nonlinearity: nonlinearity(*function), ..self.with_bias(*bias, rows) };
                 self.mlp_half(*weights, Emit::Store, constants, rows);
             }
             Op::Logits { norm, weights, softcap } => {
-                self.norm(norm, layout.hidden, layout.logits_normed, false, rows);
+                self.norm_before(&[*weights], norm, layout.logits_normed, rows);
                 let constants = Constants { softcap: softcap.unwrap_or(0.0), ..self.constants(rows) };
                 let (from, to, to_stride) = (layout.logits_normed, layout.logits, self.plan.sizes.vocab_size);
                 let emit = Emit::Store;
@@ -95,7 +97,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn constants(&self, rows: Rows) -> Constants {
+    pub(super) fn constants(&self, rows: Rows) -> Constants {
         let sizes = &self.plan.sizes;
         Constants {
             rows: rows as u32,
@@ -107,11 +109,11 @@ impl Lowering<'_> {
         }
     }
 
-    fn with_bias(&self, bias: Option<VectorId>, rows: Rows) -> Constants {
+    pub(super) fn with_bias(&self, bias: Option<VectorId>, rows: Rows) -> Constants {
         Constants { bias: self.vector(bias), ..self.constants(rows) }
     }
 
-    fn vector(&self, id: Option<VectorId>) -> u32 {
+    pub(super) fn vector(&self, id: Option<VectorId>) -> u32 {
         id.map_or(NONE, |id| self.layout.vectors[id.0])
     }
 
@@ -159,7 +161,7 @@ impl Lowering<'_> {
     }
 
     /// Both regions are (rows, width).
-    fn norm(&mut self, norm: &Norm, from: Region, to: Region, adds: bool, rows: Rows) {
+    pub(super) fn norm(&mut self, norm: &Norm, from: Region, to: Region, adds: bool, rows: Rows) {
         let width = self.plan.sizes.width as u32;
         let constants = Constants {
             n_blocks: width / 32,
@@ -306,9 +308,11 @@ impl Lowering<'_> {
             Activation::Attended => self.layout.attended,
             Activation::Mlp => self.layout.mlp,
         };
+        let source = self.source(weights, from);
+        self.pack_before(weights, from, rows);
         let (emit, to) = match post_norm {
             None => (Emit::Add, self.layout.hidden),
-            Some(_) => (Emit::Store, self.added_beside(from)),
+            Some(_) => (Emit::Store, self.added_beside(source)),
         };
         let to_stride = self.plan.sizes.width;
         let constants = self.with_bias(bias, rows);
@@ -354,6 +358,11 @@ impl Lowering<'_> {
     fn matmul(&mut self, id: MatrixId, projection: Projection) {
         let Projection { emit, from, to, to_stride, layer, rows, constants: base } = projection;
         let matrix = &self.plan.matrices[id.0];
+        let is_fast = self.is_fast(id);
+        let (from, x_stride) = match is_fast {
+            true => (self.source(id, from), matrix.n_columns / GROUP * GROUP_WORDS),
+            false => (from, matrix.n_columns),
+        };
         let tiled = rows == Rows::Prefill && self.variant == Variant::Workgroup;
         for (i, segment) in self.segments[id.0].iter().enumerate() {
             let n_rows = segment.n_rows() as u32;
@@ -363,12 +372,14 @@ impl Lowering<'_> {
                 first_output: base.first_output + segment.first_output as u32,
                 segment_rows: n_rows,
                 x: from.start,
-                x_stride: matrix.n_columns as u32,
+                x_stride: x_stride as u32,
                 y: to.start,
                 y_stride: to_stride as u32,
                 ..base
             };
-            let (shader, grid) = if tiled {
+            let (shader, grid) = if is_fast {
+                self.packed_matmul(matrix.block_type, emit, n_items)
+            } else if tiled {
                 let grid = Grid::Groups { n_items, items: 16, rows: Some(32) };
                 (ShaderKey::MatmulTiled(matrix.block_type, emit), grid)
             } else {
