@@ -8,6 +8,7 @@ mod ops;
 use super::layout::{Buffer, Layout, Segment, segments};
 use super::shader::{ShaderKey, Variant};
 use super::weights::is_decoded;
+use crate::format::block::BlockType;
 use crate::format::decode::decoded_names;
 use crate::plan::{MatrixId, Op, Plan};
 
@@ -35,12 +36,12 @@ pub enum Grid {
         /// Pairs a row.
         n_pairs: u32,
     },
-    /// The same for packed activations, with so many pairs an invocation.
+    /// The same for packed activations.
     PackedPairs {
         /// Pairs a row.
         n_pairs: u32,
-        /// Pairs an invocation.
-        pairs: u32,
+        /// What they are made of.
+        block: BlockType,
     },
     /// So many items a workgroup, rows in y by so many a workgroup (a matmul's tile where absent).
     Groups {

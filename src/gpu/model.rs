@@ -12,11 +12,10 @@ use super::buffers::Buffers;
 use super::layout::{Buffer, Capacity, Layout};
 use super::lower::{Grid, Rows, Target, lower};
 use super::maker::{Activations, Compiled, Maker, MatrixBuffers};
-use super::packed::SERIAL_WORKGROUP;
 use super::serial_tile::pairs_for;
 use super::shader::{GRID_LIMIT, TILES, Variant, WORKGROUP, tile_for};
 use super::weights::{device_bytes, file_row_bytes, repack};
-use super::{Gpu, GpuError, batch_words};
+use super::{Gpu, GpuError, batch_words, packed};
 use crate::plan::batch::{BLOCK_TOKENS, Batch};
 use crate::plan::{Device, MatrixId, Plan, Ticket, VectorId};
 
@@ -407,9 +406,11 @@ fn workgroups(grid: Grid, n_rows: u32, tile: u32) -> [u32; 3] {
         Grid::Pairs { n_pairs } => {
             [n_pairs.div_ceil(pairs_for(tile)).div_ceil(WORKGROUP), n_rows.div_ceil(tile), 1]
         }
-        Grid::PackedPairs { n_pairs, pairs } => {
-            [n_pairs.div_ceil(pairs).div_ceil(SERIAL_WORKGROUP), n_rows.div_ceil(tile), 1]
-        }
+        Grid::PackedPairs { n_pairs, block } => [
+            n_pairs.div_ceil(packed::pairs_for(block, tile)).div_ceil(packed::SERIAL_WORKGROUP),
+            n_rows.div_ceil(tile),
+            1,
+        ],
         Grid::Groups { n_items, items, rows } => {
             let (x, z) = wide(n_items.div_ceil(items));
             [x, n_rows.div_ceil(rows.unwrap_or(tile)), z]

@@ -58,10 +58,31 @@ pub fn has_codes(block: BlockType) -> bool {
     codes(block).is_some()
 }
 
+/// How the barrier-free kernel multiplies whole numbers; each was the fastest somewhere, on llvmpipe and on SwiftShader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Two columns a multiplication, for codes without a sign.
+    Pairs,
+    /// `dot4I8Packed`, for a few rows of codes that are signed bytes.
+    Dots,
+    /// As f32, which holds the sums exactly, for many rows of them: both sides become numbers once.
+    Floats,
+}
+
+impl Form {
+    fn of(codes: &Codes, tile: u32) -> Self {
+        match codes.most {
+            Some(_) => Self::Pairs,
+            None if tile < 8 => Self::Dots,
+            None => Self::Floats,
+        }
+    }
+}
+
 /// Pairs of outputs that an invocation of the barrier-free kernel computes.
-pub(super) fn pairs_for(block: BlockType) -> u32 {
-    match codes(block) {
-        Some(Codes { most: None, .. }) => 2,
+pub(super) fn pairs_for(block: BlockType, tile: u32) -> u32 {
+    match codes(block).map(|codes| Form::of(&codes, tile)) {
+        Some(Form::Dots) => 2,
         _ => 4,
     }
 }
@@ -91,26 +112,32 @@ pub(super) fn codes_text(block: BlockType) -> String {
 /// `TILE`, `PAIRS`, and what else matmul_serial.wgsl is written with, for packed activations.
 pub(super) fn serial_text(block: BlockType, tile: u32) -> String {
     let codes = codes(block).expect("lowering asked for codes");
-    let frame = Frame { tile, n_pairs: pairs_for(block) };
+    let form = Form::of(&codes, tile);
+    let frame = Frame { tile, n_pairs: pairs_for(block, tile) };
     let mut text = frame.start();
-    text.push_str("fn accumulate_block(sums: ptr<function, Sums>, weights: Weights, i: u32, x: u32) {\n");
+    text.push_str(match form {
+        Form::Pairs => include_str!("kernels/products_of_pairs.wgsl"),
+        Form::Floats => include_str!("kernels/products_of_floats.wgsl"),
+        Form::Dots => "",
+    });
+    text.push_str("\nfn accumulate_block(sums: ptr<function, Sums>, weights: Weights, i: u32, x: u32) {\n");
     for w in 0..2 * frame.n_pairs {
         let _ = writeln!(text, "    let packed{w} = packed(block_words(weights.w{w} + i));");
         let _ = writeln!(text, "    let factors{w} = factors(block_scale(weights.w{w} + i));");
-        for pair in pairs().filter(|_| codes.most.is_some()) {
-            let _ = writeln!(text, "    let w{w}_{} = {};", pair.index, pair.of_codes(w));
+        for (name, value) in sides_of_products(form, &format!("packed{w}."), true) {
+            let _ = writeln!(text, "    let w{w}_{name} = {value};");
         }
     }
     for row in 0..tile {
         let _ = writeln!(text, "    {{\n        let at = (x + {row}u * constants.x_stride) / 4u;");
         text.push_str("        let lo = inputs[at];\n        let hi = inputs[at + 1u];\n");
         text.push_str("        let of_block = bitcast<vec4<f32>>(inputs[at + 2u]);\n");
-        for pair in pairs().filter(|_| codes.most.is_some()) {
-            let _ = writeln!(text, "        let x_{} = {};", pair.index, pair.of_activations());
+        for (name, value) in sides_of_products(form, "", false) {
+            let _ = writeln!(text, "        let x_{name} = {value};");
         }
         for w in 0..2 * frame.n_pairs {
             let sum = format!("(*sums).r{row}w{w}");
-            let _ = writeln!(text, "        {sum} = {};", added(&codes, w, &sum));
+            let _ = writeln!(text, "        {sum} = {};", added(&codes, form, w, &sum));
         }
         text.push_str("    }\n");
     }
@@ -119,51 +146,37 @@ pub(super) fn serial_text(block: BlockType, tile: u32) -> String {
     text
 }
 
-/// Two columns of a group, two apart, as the halves of a word: one product of words has the sum of both columns' products
-/// in its upper half, if the lower half, the product of one's code with the other's activation, is rounded away. Half the
-/// multiplications, and no lane for each byte.
-struct Pair {
-    index: usize,
-    word: String,
-    is_odd: bool,
-}
+const LANES: [&str; 4] = ["x", "y", "z", "w"];
+const HALVES: [&str; 2] = ["lo", "hi"];
 
-fn pairs() -> impl Iterator<Item = Pair> {
-    (0..16).map(|index| Pair {
-        index,
-        word: format!("{}.{}", ["lo", "hi"][index / 8], ["x", "y", "z", "w"][index % 8 / 2]),
-        is_odd: index % 2 == 1,
-    })
-}
-
-impl Pair {
-    fn of_codes(&self, w: u32) -> String {
-        let word = &self.word;
-        if self.is_odd {
-            format!("(packed{w}.{word} >> 8u) & 0x00ff00ffu")
-        } else {
-            format!("packed{w}.{word} & 0x00ff00ffu")
-        }
-    }
-
-    /// The column that meets the lower code is in the upper half.
-    fn of_activations(&self) -> String {
-        let word = &self.word;
-        if self.is_odd {
-            format!(
-                "bitcast<u32>((bitcast<i32>({word}) >> 24u) + ((bitcast<i32>({word} << 16u) >> 24u) << 16u))"
-            )
-        } else {
-            format!("bitcast<u32>((bitcast<i32>({word} << 8u) >> 24u) + (bitcast<i32>({word} << 24u) >> 8u))")
+/// The numbers that are multiplied, one side of them, each with its name: `words` stands before `lo.x` and so on.
+///
+/// In pairs, two columns of a group, two apart, are the halves of a word: a product of words has the sum of both columns'
+/// products in its upper half, if the lower half, which is one's code times the other's activation, is rounded away. For
+/// that the column that meets the lower code is in the upper half of the activations.
+fn sides_of_products(form: Form, words: &str, is_codes: bool) -> Vec<(usize, String)> {
+    let each = (0..8).map(|i| (i, format!("{words}{}.{}", HALVES[i / 4], LANES[i % 4])));
+    match form {
+        Form::Dots => Vec::new(),
+        Form::Floats => each.map(|(i, word)| (i, format!("float_bytes({word})"))).collect(),
+        Form::Pairs => {
+            let pair = |(i, word): (usize, String)| {
+                let (even, odd) = match is_codes {
+                    true => ("even_codes", "odd_codes"),
+                    false => ("even_columns", "odd_columns"),
+                };
+                [(2 * i, format!("{even}({word})")), (2 * i + 1, format!("{odd}({word})"))]
+            };
+            each.flat_map(pair).collect()
         }
     }
 }
 
 /// What a sum becomes by a block. One `fma` at most, which is a call on SwiftShader; no product is added outside of it, so
 /// that no compiler can choose how it rounds.
-fn added(codes: &Codes, w: u32, sum: &str) -> String {
-    let lo = whole_sum(codes, w, 0..8);
-    let hi = whole_sum(codes, w, 8..16);
+fn added(codes: &Codes, form: Form, w: u32, sum: &str) -> String {
+    let lo = whole_sum(codes, form, w, 0);
+    let hi = whole_sum(codes, form, w, 1);
     let term = |half: &str, whole: &str, of_block: &str| {
         let product = format!("factors{w}.d.{half} * of_block.x * f32({whole})");
         format!("fma(factors{w}.m.{half}, of_block.{of_block}, {product})")
@@ -178,19 +191,27 @@ fn added(codes: &Codes, w: u32, sum: &str) -> String {
     }
 }
 
-/// The sum of code · activation over some pairs, two columns each.
-fn whole_sum(codes: &Codes, w: u32, pairs: std::ops::Range<usize>) -> String {
-    let Some(most) = codes.most else {
-        let half = ["lo", "hi"][pairs.start / 8];
-        let dots = ["x", "y", "z", "w"].map(|c| format!("dot4(packed{w}.{half}.{c}, {half}.{c})"));
-        return dots.join(" + ");
-    };
-    // So many products fit the upper half with its sign.
-    let n_together = (0x7fff / (2 * LARGEST * most)) as usize;
-    let pairs: Vec<usize> = pairs.collect();
-    let sums = pairs.chunks(n_together.min(8)).map(|together| {
-        let products: Vec<String> = together.iter().map(|k| format!("w{w}_{k} * x_{k}")).collect();
-        format!("(bitcast<i32>({} + 0x8000u) >> 16u)", products.join(" + "))
-    });
-    sums.collect::<Vec<_>>().join(" + ")
+/// The sum of code · activation over half a group.
+fn whole_sum(codes: &Codes, form: Form, w: u32, half: usize) -> String {
+    match form {
+        Form::Dots => {
+            let name = HALVES[half];
+            LANES.map(|c| format!("dot4(packed{w}.{name}.{c}, {name}.{c})")).join(" + ")
+        }
+        Form::Floats => {
+            let products: Vec<String> =
+                (4 * half..4 * half + 4).map(|k| format!("w{w}_{k} * x_{k}")).collect();
+            format!("total({})", products.join(" + "))
+        }
+        Form::Pairs => {
+            // So many products of pairs fit the upper half with its sign.
+            let most = codes.most.expect("codes have no sign") * 2 * LARGEST;
+            let pairs: Vec<usize> = (8 * half..8 * half + 8).collect();
+            let sums = pairs.chunks((0x7fff / most) as usize).map(|together| {
+                let products: Vec<String> = together.iter().map(|k| format!("w{w}_{k} * x_{k}")).collect();
+                format!("upper_half({})", products.join(" + "))
+            });
+            sums.collect::<Vec<_>>().join(" + ")
+        }
+    }
 }

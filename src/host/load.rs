@@ -21,7 +21,7 @@ use crate::gpu::{Gpu, GpuError};
 use crate::model::config::Config;
 use crate::model::error::ModelError;
 use crate::plan::batch::BLOCK_TOKENS;
-use crate::plan::{KvType, Plan};
+use crate::plan::{self, KvType, Plan};
 use crate::protocol::{self, DeviceChoice, DeviceKind, LoadOptions, ModelInfo, Precision, Quantize};
 use crate::store::files::{ModelFiles, ReadError};
 use crate::store::{OpenError, Source};
@@ -132,6 +132,7 @@ pub struct Described<S> {
     files: ModelFiles<S>,
     config: Config,
     plan: Plan,
+    precision: Precision,
     tokenizer: Tokenizer,
     context: usize,
     kv_tokens: usize,
@@ -182,7 +183,15 @@ pub fn describe_files<S: Source>(
     let tokenizer = vocabulary
         .and_then(Tokenizer::new)
         .map_err(|error| LoadError::Text { name: files.name().to_owned(), error })?;
-    Ok(Described { files, config, plan, tokenizer, context, kv_tokens: context })
+    Ok(Described {
+        files,
+        config,
+        plan,
+        precision: options.precision,
+        tokenizer,
+        context,
+        kv_tokens: context,
+    })
 }
 
 /// An error of the model with its place: the file that has a tensor of another shape, and the tensor's name there.
@@ -214,9 +223,6 @@ fn checked_context(asked: Option<u32>, most: usize) -> Result<usize, LoadError> 
 fn check_options(options: &LoadOptions) -> Result<(), LoadError> {
     if options.device == DeviceChoice::Cpu {
         return Err(LoadError::NotYet { option: "the device cpu", instead: "gpu or auto" });
-    }
-    if options.precision == Precision::Fast {
-        return Err(LoadError::NotYet { option: "the precision fast", instead: "exact" });
     }
     Ok(())
 }
@@ -285,10 +291,28 @@ impl<S: Source> Described<S> {
         ((n_blocks * BLOCK_TOKENS) as u64, self.plan.kv_bytes(&blocks))
     }
 
+    /// Arithmetic of activations on a device: never [`Precision::Auto`].
+    pub fn precision_on(&self, is_software: bool) -> Precision {
+        match self.precision {
+            Precision::Auto if is_software => Precision::Fast,
+            Precision::Auto => Precision::Exact,
+            asked => asked,
+        }
+    }
+
+    fn plan_on(&self, is_software: bool) -> Plan {
+        let precision = match self.precision_on(is_software) {
+            Precision::Fast => plan::Precision::Fast,
+            Precision::Auto | Precision::Exact => plan::Precision::Exact,
+        };
+        Plan { precision, ..self.plan.clone() }
+    }
+
     /// Bytes that the model will take on a device, all its buffers together, if its memory suffices.
     pub fn gpu_bytes(&self, gpu: &Gpu) -> Result<u64, GpuError> {
         let max_binding_bytes = gpu.max_binding_bytes();
-        let layout = Layout::new(&self.plan, &self.capacity(gpu.summary().is_software), max_binding_bytes)?;
+        let is_software = gpu.summary().is_software;
+        let layout = Layout::new(&self.plan_on(is_software), &self.capacity(is_software), max_binding_bytes)?;
         let weights = self.plan.matrices.iter().map(|matrix| {
             let n_rows = matrix.parts.iter().map(|part| part.n_rows).sum();
             let bytes = device_bytes(matrix.block_type, n_rows, matrix.n_columns);
@@ -316,7 +340,8 @@ impl<S: Source> Described<S> {
         let vocab_size = self.config.vocab_size;
         let logit_rows = self.max_sequences();
         let capacity = self.capacity(is_software);
-        let model = GpuModel::new(Rc::clone(&gpu), self.plan.clone(), capacity, self.kv_tokens).await?;
+        let model =
+            GpuModel::new(Rc::clone(&gpu), self.plan_on(is_software), capacity, self.kv_tokens).await?;
         write_weights(&self.files, &self.plan, &model, &mut progress).await?;
         let cache = |(cache, n_blocks): (usize, &usize)| CacheConfig {
             n_blocks: *n_blocks,
@@ -353,6 +378,7 @@ impl<S: Source> Described<S> {
             kv_note,
             device_name: gpu.summary().name.clone(),
             device_kind: if is_software { DeviceKind::Software } else { DeviceKind::Gpu },
+            precision: self.precision_on(is_software),
             n_layers: self.config.n_layers as u32,
             vocab_size: vocab_size as u32,
             has_chat_template: self.tokenizer.has_template(),

@@ -7,7 +7,7 @@ use super::ops::Lowering;
 use super::{Constants, Dispatch, Grid, NONE, Rows};
 use crate::format::block::BlockType;
 use crate::gpu::layout::Region;
-use crate::gpu::packed::{GROUP_WORDS, has_codes, pairs_for};
+use crate::gpu::packed::{GROUP_WORDS, has_codes};
 use crate::gpu::shader::{Emit, ShaderKey, Variant};
 use crate::gpu::weights::GROUP;
 use crate::plan::{MatrixId, Norm, NormKind, Precision};
@@ -91,7 +91,7 @@ impl Lowering<'_> {
     /// The kernel that multiplies packed activations, the same for all kinds of rows.
     pub(super) fn packed_matmul(&self, block: BlockType, emit: Emit, n_pairs: u32) -> (ShaderKey, Grid) {
         let grid = match self.variant {
-            Variant::Serial => Grid::PackedPairs { n_pairs, pairs: pairs_for(block) },
+            Variant::Serial => Grid::PackedPairs { n_pairs, block },
             Variant::Workgroup => Grid::Groups { n_items: n_pairs, items: 4, rows: None },
         };
         (ShaderKey::MatmulFast(self.variant, block, 1, emit), grid)
