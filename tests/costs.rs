@@ -22,7 +22,7 @@ use pagelm::gpu::shader::{ShaderKey, VARIANTS, Variant};
 use pagelm::gpu::tuning::AdapterClass;
 use pagelm::plan::batch::{Batch, RowKind, SampledAt, Token, Wants};
 use pagelm::plan::sample::Sampling;
-use pagelm::plan::{Device as _, KvType, MatrixId, NormKind, Op, Plan, RotaryPairs, Sizes};
+use pagelm::plan::{Device as _, KvType, MatrixId, NormKind, Op, Plan, Precision, RotaryPairs, Sizes};
 use random_model::{LLAMA, RandomModel, Shape, Style};
 
 const CAPACITY: Capacity = Capacity { decode_rows: 8, prefill_rows: 32, logit_rows: 8, context: 64 };
@@ -145,17 +145,33 @@ fn learned_positions_are_embedded_with_the_tokens() {
     }
 }
 
+/// What attention and the MLP made is packed by a dispatch of its own, what norms made by the norm.
+#[test]
+fn fast_adds_two_dispatches_a_layer_and_none_outside() {
+    let gemma3 = Style { head_norms: true, post_norms: true, window: Some(9), ..LLAMA };
+    for variant in [Variant::Serial, Variant::Workgroup] {
+        for (style, qkv) in [(LLAMA, [Q4_1; 3]), (LLAMA, [Q4_1, Q8_0, F16]), (gemma3, [Q4_1; 3])] {
+            let exact = plan(&Shape { style, ..shape(qkv) });
+            let fast = Plan { precision: Precision::Fast, ..exact.clone() };
+            let (layer, outside) = count(&exact, variant);
+            assert_eq!(count(&fast, variant), (layer + 2, outside), "{style:?}, {qkv:?}, {variant:?}");
+        }
+    }
+}
+
 #[test]
 fn weights_are_read_once_for_each_kind_and_tile_of_rows() {
     for variant in VARIANTS {
-        let plan = plan(&shape([Q4_1, Q4_1, Q4_1]));
-        let mut reads = vec![0; plan.matrices.len()];
-        for dispatch in lowered(&plan, variant).iter().filter(|d| d.rows == Rows::Decode) {
-            if let Some((id, _)) = dispatch.matrix {
-                reads[id.0] += 1;
+        for precision in [Precision::Exact, Precision::Fast] {
+            let plan = Plan { precision, ..plan(&shape([Q4_1, Q4_1, Q4_1])) };
+            let mut reads = vec![0; plan.matrices.len()];
+            for dispatch in lowered(&plan, variant).iter().filter(|d| d.rows == Rows::Decode) {
+                if let Some((id, _)) = dispatch.matrix {
+                    reads[id.0] += 1;
+                }
             }
+            assert!(reads.iter().all(|n| *n <= 1), "{variant:?}, {precision:?}: {reads:?}");
         }
-        assert!(reads.iter().all(|n| *n <= 1), "{variant:?}: {reads:?}");
     }
 }
 

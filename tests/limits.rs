@@ -23,8 +23,8 @@ use pagelm::gpu::shader::VARIANTS;
 use pagelm::host::load::describe;
 use pagelm::plan::batch::{Batch, RowKind};
 use pagelm::plan::{
-    Cache, Device as _, KvType, Matrix, MatrixId, MatrixPart, Norm, NormKind, Op, Plan, Sizes, Vector,
-    VectorId, VectorPart,
+    Cache, Device as _, KvType, Matrix, MatrixId, MatrixPart, Norm, NormKind, Op, Plan, Precision, Sizes,
+    Vector, VectorId, VectorPart,
 };
 use pagelm::protocol::LoadOptions;
 use pagelm::store::Source as _;
@@ -59,6 +59,7 @@ fn plan() -> Plan {
         },
         rotaries: Vec::new(),
         kv: KvType::F32,
+        precision: Precision::Exact,
         caches: vec![Cache { window: None }],
         layer_caches: vec![0],
         matrices: vec![Matrix {

@@ -31,7 +31,7 @@ use pagelm::host::load::{Loaded, describe};
 use pagelm::host::open::open;
 use pagelm::plan::Device as _;
 use pagelm::plan::batch::{BLOCK_TOKENS, Batch, RowKind};
-use pagelm::protocol::{DeviceKind, KvType, LoadOptions};
+use pagelm::protocol::{DeviceKind, KvType, LoadOptions, Precision};
 
 #[cfg(target_arch = "wasm32")]
 wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);
@@ -59,7 +59,8 @@ async fn load_with(folder: &Folder, variant: Variant, kv: KvType, context: u32) 
 }
 
 async fn load_sources(sources: Vec<MemorySource>, variant: Variant, kv: KvType, context: u32) -> Loaded {
-    let options = LoadOptions { kv, context: Some(context), ..LoadOptions::default() };
+    let precision = Precision::Exact;
+    let options = LoadOptions { kv, precision, context: Some(context), ..LoadOptions::default() };
     let gpu = Gpu::open(None).await.unwrap().with_variant(variant);
     let is_software = gpu.summary().is_software;
     let described = describe(sources, &options).await.unwrap();

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a dispatch reads one activation buffer and writes another, so that reads are whole vectors.
 
+mod fast;
 mod ops;
 mod sample;
 
@@ -9,6 +10,7 @@ use super::layout::{Buffer, Layout, Segment, segments};
 use super::shader::{ShaderKey, Variant};
 use super::tuning::{Cut, Tuning};
 use super::weights::is_decoded;
+use crate::format::block::BlockType;
 use crate::format::decode::decoded_names;
 use crate::plan::{MatrixId, Op, Plan};
 
@@ -37,6 +39,20 @@ pub enum Grid {
     Pairs {
         /// Pairs a row.
         n_pairs: u32,
+    },
+    /// The same for packed activations.
+    PackedPairs {
+        /// Pairs a row.
+        n_pairs: u32,
+        /// What they are made of.
+        block: BlockType,
+    },
+    /// So many items a workgroup, rows in y by the tile.
+    TiledRows {
+        /// Items a row.
+        n_items: u32,
+        /// Items a workgroup.
+        items: u32,
     },
     /// So many items a workgroup, rows in y by so many a workgroup.
     Groups {
@@ -134,6 +150,8 @@ pub struct Constants {
     pub is_layer_norm: u32,
     pub norm_bias: u32,
     pub n_ranges: u32,
+    pub plain: u32,
+    pub unused: [u32; 3],
 }
 
 /// `NONE` of common.wgsl.

@@ -192,7 +192,7 @@ impl Maker<'_> {
         kv: &[wgpu::Buffer],
     ) -> Vec<Compiled> {
         let layout = bind_group_layout(&self.gpu.device);
-        let mut pipelines = Pipelines::new(&self.gpu.device, &layout);
+        let mut pipelines = Pipelines::new(self.gpu, &layout);
         let stride =
             u64::from(self.gpu.limits.min_uniform_buffer_offset_alignment.max(CONSTANTS_BYTES as u32));
         let mut bytes = vec![0; dispatches.len() * stride as usize];
@@ -288,18 +288,20 @@ async fn first_that_fits<T>(
 /// Pipelines by their text, each made once.
 struct Pipelines<'a> {
     device: &'a wgpu::Device,
+    has_dot4: bool,
     layout: wgpu::PipelineLayout,
     made: HashMap<ShaderKey, Rc<wgpu::ComputePipeline>>,
 }
 
 impl<'a> Pipelines<'a> {
-    fn new(device: &'a wgpu::Device, bind_group_layout: &wgpu::BindGroupLayout) -> Self {
+    fn new(gpu: &'a Gpu, bind_group_layout: &wgpu::BindGroupLayout) -> Self {
         let descriptor = wgpu::PipelineLayoutDescriptor {
             label: Some("pagelm"),
             bind_group_layouts: &[Some(bind_group_layout)],
             ..Default::default()
         };
-        Self { device, layout: device.create_pipeline_layout(&descriptor), made: HashMap::new() }
+        let layout = gpu.device.create_pipeline_layout(&descriptor);
+        Self { device: &gpu.device, has_dot4: gpu.has_dot4, layout, made: HashMap::new() }
     }
 
     /// A matmul's pipelines, one a tile or tile size, or the one of another kernel.
@@ -314,6 +316,9 @@ impl<'a> Pipelines<'a> {
             ShaderKey::MatmulTiled(block, emit, _) => [TileSize::Small, TileSize::Large]
                 .map(|size| self.make(ShaderKey::MatmulTiled(block, emit, size)))
                 .to_vec(),
+            ShaderKey::MatmulFast(variant, block, _, emit) => {
+                TILES.map(|tile| self.make(ShaderKey::MatmulFast(variant, block, tile, emit))).to_vec()
+            }
             other => vec![self.make(other)],
         }
     }
@@ -321,7 +326,7 @@ impl<'a> Pipelines<'a> {
     fn make(&mut self, key: ShaderKey) -> Rc<wgpu::ComputePipeline> {
         let make = || {
             let label = Some(key.entry_point());
-            let source = wgpu::ShaderSource::Wgsl(key.source().into());
+            let source = wgpu::ShaderSource::Wgsl(key.source(self.has_dot4).into());
             let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor { label, source });
             Rc::new(self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label,

@@ -24,6 +24,7 @@ mod matvec_text;
 pub mod model;
 #[cfg(feature = "native")]
 mod noop;
+pub mod packed;
 mod readback;
 mod sampled_words;
 mod serial_tile;
@@ -118,6 +119,7 @@ pub struct Gpu {
     /// As a test wants it.
     samples: Option<bool>,
     max_matrix_bytes: u64,
+    has_dot4: bool,
     fault: Arc<Mutex<Option<GpuError>>>,
     live: Arc<Live>,
 }
@@ -140,7 +142,9 @@ impl Gpu {
             }
             Some(name) => named_adapter(&instance, name).await?,
         };
-        Self::from_adapter(adapter, None).await
+        let dot4 = wgpu::WgslLanguageFeatures::Packed4x8IntegerDotProduct;
+        let has_dot4 = instance.wgsl_language_features().contains(dot4);
+        Ok(Self { has_dot4, ..Self::from_adapter(adapter, None).await? })
     }
 
     /// Opens a device on an adapter, with limits other than its own where a test wants less.
@@ -185,6 +189,7 @@ impl Gpu {
             tuning,
             samples: None,
             max_matrix_bytes,
+            has_dot4: cfg!(not(target_arch = "wasm32")),
             fault,
             live: Arc::default(),
         })

@@ -17,7 +17,7 @@ use super::sampled_words::{self, SAMPLED_WORDS};
 use super::serial_tile::pairs_for;
 use super::shader::{GRID_LIMIT, TILES, TileSize, Variant, WORKGROUP, tile_for};
 use super::weights::{device_bytes, file_row_bytes, repack};
-use super::{Gpu, GpuError, batch_words};
+use super::{Gpu, GpuError, batch_words, packed};
 use crate::plan::batch::{BLOCK_TOKENS, Batch, STEPS_IN_FLIGHT, SampledAt};
 use crate::plan::sample::Sampling;
 use crate::plan::{Device, MatrixId, Plan, StepOutput, Ticket, VectorId};
@@ -438,6 +438,14 @@ fn workgroups(grid: Grid, n_rows: u32, decode_positions: &[u32]) -> (usize, [u32
         Grid::Pairs { n_pairs } => {
             let x = n_pairs.div_ceil(pairs_for(tile)).div_ceil(WORKGROUP);
             (by_tile, [x, n_rows.div_ceil(tile), 1])
+        }
+        Grid::PackedPairs { n_pairs, block } => {
+            let x = n_pairs.div_ceil(packed::pairs_for(block, tile)).div_ceil(packed::SERIAL_WORKGROUP);
+            (by_tile, [x, n_rows.div_ceil(tile), 1])
+        }
+        Grid::TiledRows { n_items, items } => {
+            let (x, z) = wide(n_items.div_ceil(items));
+            (by_tile, [x, n_rows.div_ceil(tile), z])
         }
         Grid::Groups { n_items, items, rows } => {
             let (x, z) = wide(n_items.div_ceil(items));

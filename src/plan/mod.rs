@@ -42,6 +42,15 @@ impl KvType {
     }
 }
 
+/// Arithmetic of activations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// f32 activations and sums.
+    Exact,
+    /// Activations in 8 bits a block of 32, integer dot products; matrices of floats still multiply f32 activations.
+    Fast,
+}
+
 /// Sizes of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
@@ -300,6 +309,8 @@ pub struct Plan {
     pub rotaries: Vec<Rotary>,
     /// Number type of the cache.
     pub kv: KvType,
+    /// Arithmetic of activations.
+    pub precision: Precision,
     /// Kinds of layers by how far they look back; each has block tables of its own.
     pub caches: Vec<Cache>,
     /// The cache of each layer, an index into `caches`: (layers)
