@@ -20,11 +20,15 @@ use pagelm::gpu::lower::{Dispatch, Rows, Target, lower};
 use pagelm::gpu::model::GpuModel;
 use pagelm::gpu::shader::{ShaderKey, VARIANTS, Variant};
 use pagelm::gpu::tuning::AdapterClass;
-use pagelm::plan::batch::{Batch, RowKind};
-use pagelm::plan::{Device as _, KvType, MatrixId, NormKind, Op, Plan, RotaryPairs, Sizes};
+use pagelm::plan::batch::{Batch, RowKind, SampledAt, Token, Wants};
+use pagelm::plan::sample::Sampling;
+use pagelm::plan::{Device as _, KvType, MatrixId, NormKind, Op, Plan, Precision, RotaryPairs, Sizes};
 use random_model::{LLAMA, RandomModel, Shape, Style};
 
 const CAPACITY: Capacity = Capacity { decode_rows: 8, prefill_rows: 32, logit_rows: 8, context: 64 };
+
+const GREEDY: Sampling =
+    Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0, place: 0, n_logprobs: None };
 
 fn shape(qkv: [BlockType; 3]) -> Shape {
     let sizes = Sizes {
@@ -71,7 +75,8 @@ fn plan(shape: &Shape) -> Plan {
 
 fn lowered(plan: &Plan, variant: Variant) -> Vec<Dispatch> {
     let layout = Layout::new(plan, &CAPACITY, variant, 1 << 27).unwrap();
-    let target = Target { variant, tuning: AdapterClass::Other.tuning(), max_matrix_bytes: 1 << 27 };
+    let tuning = AdapterClass::Other.tuning();
+    let target = Target { variant, tuning, max_matrix_bytes: 1 << 27, samples: true };
     lower(plan, &layout, target).unwrap().dispatches
 }
 
@@ -79,7 +84,7 @@ fn lowered(plan: &Plan, variant: Variant) -> Vec<Dispatch> {
 fn count(plan: &Plan, variant: Variant) -> (usize, usize) {
     let decode: Vec<_> = lowered(plan, variant).into_iter().filter(|d| d.rows != Rows::Prefill).collect();
     let embed = decode.iter().filter(|d| matches!(d.shader, ShaderKey::Embed(..))).count();
-    let logits = decode.iter().filter(|d| d.rows == Rows::Logits).count();
+    let logits = decode.iter().filter(|d| matches!(d.rows, Rows::Logits | Rows::Sampled)).count();
     (decode.len() - embed - logits, embed + logits)
 }
 
@@ -140,17 +145,33 @@ fn learned_positions_are_embedded_with_the_tokens() {
     }
 }
 
+/// What attention and the MLP made is packed by a dispatch of its own, what norms made by the norm.
+#[test]
+fn fast_adds_two_dispatches_a_layer_and_none_outside() {
+    let gemma3 = Style { head_norms: true, post_norms: true, window: Some(9), ..LLAMA };
+    for variant in [Variant::Serial, Variant::Workgroup] {
+        for (style, qkv) in [(LLAMA, [Q4_1; 3]), (LLAMA, [Q4_1, Q8_0, F16]), (gemma3, [Q4_1; 3])] {
+            let exact = plan(&Shape { style, ..shape(qkv) });
+            let fast = Plan { precision: Precision::Fast, ..exact.clone() };
+            let (layer, outside) = count(&exact, variant);
+            assert_eq!(count(&fast, variant), (layer + 2, outside), "{style:?}, {qkv:?}, {variant:?}");
+        }
+    }
+}
+
 #[test]
 fn weights_are_read_once_for_each_kind_and_tile_of_rows() {
     for variant in VARIANTS {
-        let plan = plan(&shape([Q4_1, Q4_1, Q4_1]));
-        let mut reads = vec![0; plan.matrices.len()];
-        for dispatch in lowered(&plan, variant).iter().filter(|d| d.rows == Rows::Decode) {
-            if let Some((id, _)) = dispatch.matrix {
-                reads[id.0] += 1;
+        for precision in [Precision::Exact, Precision::Fast] {
+            let plan = Plan { precision, ..plan(&shape([Q4_1, Q4_1, Q4_1])) };
+            let mut reads = vec![0; plan.matrices.len()];
+            for dispatch in lowered(&plan, variant).iter().filter(|d| d.rows == Rows::Decode) {
+                if let Some((id, _)) = dispatch.matrix {
+                    reads[id.0] += 1;
+                }
             }
+            assert!(reads.iter().all(|n| *n <= 1), "{variant:?}, {precision:?}: {reads:?}");
         }
-        assert!(reads.iter().all(|n| *n <= 1), "{variant:?}: {reads:?}");
     }
 }
 
@@ -158,25 +179,32 @@ fn weights_are_read_once_for_each_kind_and_tile_of_rows() {
 #[test]
 fn a_decode_step_is_one_write_and_one_submit_and_makes_nothing() {
     let random = RandomModel::new(&shape([Q4_1, Q4_1, Q4_1]), 3);
-    let gpu = pollster::block_on(Gpu::open(None)).unwrap();
-    let mut model =
-        pollster::block_on(GpuModel::new(Rc::new(gpu), random.plan.clone(), CAPACITY, 256)).unwrap();
-    random.write(&model, 8);
-    let expected_dispatches =
-        lowered(&random.plan, model.variant()).iter().filter(|d| d.rows != Rows::Prefill).count();
-    let mut before = model.counters();
-    for step in 0..5u32 {
-        let mut batch = Batch::default();
-        let sequence = batch.push_sequence(vec![vec![3]]);
-        batch.push_row(RowKind::Decode, sequence, step, step, true);
-        let ticket = model.submit(&batch);
-        pollster::block_on(model.read(ticket)).unwrap();
-        let after = model.counters();
-        assert_eq!(after.submits - before.submits, 1);
-        assert_eq!(after.host_writes - before.host_writes, 1);
-        assert_eq!(after.gpu_objects, before.gpu_objects, "a step makes no GPU object");
-        assert_eq!(after.dispatches - before.dispatches, expected_dispatches as u64);
-        before = after;
+    for samples in [false, true] {
+        let gpu = pollster::block_on(Gpu::open(None)).unwrap().with_sampling(samples);
+        let mut model =
+            pollster::block_on(GpuModel::new(Rc::new(gpu), random.plan.clone(), CAPACITY, 256)).unwrap();
+        random.write(&model, 8);
+        let is_recorded = |d: &&Dispatch| d.rows != Rows::Prefill && (samples || d.rows != Rows::Sampled);
+        let expected_dispatches = lowered(&random.plan, model.variant()).iter().filter(is_recorded).count();
+        let mut before = model.counters();
+        for step in 0..5u32 {
+            let slot_of_step = step % 2;
+            let mut batch = Batch { slot_of_step, ..Batch::default() };
+            let sequence = batch.push_sequence(vec![vec![3]]);
+            let is_fed = samples && step > 0;
+            let fed = Token::Sampled(SampledAt { slot_of_step: 1 - slot_of_step, logit_row: 0 });
+            let token = if is_fed { fed } else { Token::Known(step) };
+            let wants = if samples { Wants::Token(GREEDY) } else { Wants::Logits };
+            batch.push_row(RowKind::Decode, sequence, token, step, wants);
+            let ticket = model.submit(&batch);
+            pollster::block_on(model.read(ticket)).unwrap();
+            let after = model.counters();
+            assert_eq!(after.submits - before.submits, 1);
+            assert_eq!(after.host_writes - before.host_writes, 1);
+            assert_eq!(after.gpu_objects, before.gpu_objects, "a step makes no GPU object");
+            assert_eq!(after.dispatches - before.dispatches, expected_dispatches as u64);
+            before = after;
+        }
     }
 }
 

@@ -22,8 +22,13 @@ fn load(host: &mut Host) {
     pollster::block_on(host.load(vec![source], &LoadOptions::default(), |_, _| {})).unwrap();
 }
 
-fn host() -> Host {
-    let mut host = Host::new(surroundings(), None);
+/// A device that chooses tokens or does not.
+fn gpu(samples: bool) -> Rc<Gpu> {
+    Rc::new(pollster::block_on(Gpu::open(None)).unwrap().with_sampling(samples))
+}
+
+fn host(samples: bool) -> Host {
+    let mut host = Host::new(surroundings(), None).with_gpu(gpu(samples));
     load(&mut host);
     host
 }
@@ -57,61 +62,91 @@ fn ids(events: &[(ConnectionId, Event)], of: (ConnectionId, u64)) -> Vec<u32> {
 
 #[test]
 fn requests_of_several_connections_are_one_batch_and_each_gets_its_own() {
-    let mut host = host();
     let texts = ["Once", "The capital of France is", "Once"];
     let mut alone = Vec::new();
-    for text in texts {
-        host.generate(0, 1, &prompt(text), &greedy(12));
-        alone.push(ids(&run(&mut host), (0, 1)));
+    for samples in [false, true] {
+        let mut host = host(samples);
+        if alone.is_empty() {
+            for text in texts {
+                host.generate(0, 1, &prompt(text), &greedy(12));
+                alone.push(ids(&run(&mut host), (0, 1)));
+            }
+        }
+        for (connection, text) in texts.iter().enumerate() {
+            host.generate(connection as ConnectionId, 7, &prompt(text), &greedy(12));
+        }
+        let events = run(&mut host);
+        for (connection, alone) in alone.iter().enumerate() {
+            assert_eq!(alone.len(), 12);
+            assert_eq!(&ids(&events, (connection as ConnectionId, 7)), alone, "connection {connection}");
+        }
     }
-    for (connection, text) in texts.iter().enumerate() {
-        host.generate(connection as ConnectionId, 7, &prompt(text), &greedy(12));
-    }
-    let events = run(&mut host);
-    for (connection, alone) in alone.iter().enumerate() {
-        assert_eq!(alone.len(), 12);
-        assert_eq!(&ids(&events, (connection as ConnectionId, 7)), alone, "connection {connection}");
+}
+
+#[test]
+fn a_step_is_submitted_before_the_one_before_it_is_read_where_the_device_chooses() {
+    for samples in [false, true] {
+        let mut host = host(samples);
+        host.generate(1, 1, &prompt("Once"), &greedy(20));
+        host.generate(2, 1, &prompt("The"), &GenerateOptions { frequency_penalty: 0.5, ..greedy(9) });
+        let mut n_overlaps = 0;
+        while host.has_work() {
+            pollster::block_on(host.step());
+            n_overlaps += host.hosted().unwrap().engine.stats().steps_in_flight;
+        }
+        // After each step but those that end the answer, which are known ahead.
+        assert_eq!(n_overlaps, if samples { 19 } else { 0 });
+        let n_steps = host.hosted().unwrap().n_steps();
+        assert!(
+            n_steps <= 21,
+            "{n_steps} steps: nothing is computed past the end, and nobody waits for the other"
+        );
+        assert_eq!(ids(&host.take_events(), (1, 1)).len(), 20);
     }
 }
 
 #[test]
 fn a_cancelled_answer_ends_and_no_step_follows() {
-    let mut host = host();
-    host.generate(3, 1, &prompt("Once"), &greedy(200));
-    for _ in 0..5 {
-        pollster::block_on(host.step());
+    for samples in [false, true] {
+        let mut host = host(samples);
+        host.generate(3, 1, &prompt("Once"), &greedy(200));
+        for _ in 0..5 {
+            pollster::block_on(host.step());
+        }
+        let steps = host.hosted().unwrap().n_steps();
+        host.cancel(3, 1);
+        let events = run(&mut host);
+        let last = events.last().unwrap();
+        assert!(matches!(last, (3, Event::Finished { reason: FinishReason::Cancelled, .. })), "{last:?}");
+        assert!(!host.has_work());
+        assert_eq!(host.hosted().unwrap().n_steps(), steps, "no step after Stop");
+        let stats = host.hosted().unwrap().engine.stats();
+        assert_eq!(stats.free_blocks, stats.n_blocks, "its blocks are free again");
     }
-    let steps = host.hosted().unwrap().n_steps();
-    host.cancel(3, 1);
-    let events = run(&mut host);
-    let last = events.last().unwrap();
-    assert!(matches!(last, (3, Event::Finished { reason: FinishReason::Cancelled, .. })), "{last:?}");
-    assert!(!host.has_work());
-    assert_eq!(host.hosted().unwrap().n_steps(), steps, "no step after Stop");
-    let stats = host.hosted().unwrap().engine.stats();
-    assert_eq!(stats.free_blocks, stats.n_blocks, "its blocks are free again");
 }
 
 #[test]
 fn a_lost_device_ends_the_answer_and_the_next_load_works() {
-    let gpu = Rc::new(pollster::block_on(Gpu::open(None)).unwrap());
-    let mut host = Host::new(surroundings(), None).with_gpu(Rc::clone(&gpu));
-    load(&mut host);
-    host.generate(4, 1, &prompt("Once"), &greedy(50));
-    pollster::block_on(host.step());
-    host.take_events();
-    gpu.destroy();
-    let events = run(&mut host);
-    let failed = |(_, event): &(ConnectionId, Event)| match event {
-        Event::Failed { request: Some(1), error } => error.contains("the GPU was lost"),
-        _ => false,
-    };
-    assert!(events.iter().any(failed), "{events:?}");
-    assert!(host.hosted().is_none());
+    for samples in [false, true] {
+        let gpu = gpu(samples);
+        let mut host = Host::new(surroundings(), None).with_gpu(Rc::clone(&gpu));
+        load(&mut host);
+        host.generate(4, 1, &prompt("Once"), &greedy(50));
+        pollster::block_on(host.step());
+        host.take_events();
+        gpu.destroy();
+        let events = run(&mut host);
+        let failed = |(_, event): &(ConnectionId, Event)| match event {
+            Event::Failed { request: Some(1), error } => error.contains("the GPU was lost"),
+            _ => false,
+        };
+        assert!(events.iter().any(failed), "{events:?}");
+        assert!(host.hosted().is_none());
 
-    load(&mut host);
-    host.generate(4, 2, &prompt("Once"), &greedy(3));
-    assert_eq!(ids(&run(&mut host), (4, 2)).len(), 3);
+        load(&mut host);
+        host.generate(4, 2, &prompt("Once"), &greedy(3));
+        assert_eq!(ids(&run(&mut host), (4, 2)).len(), 3);
+    }
 }
 
 /// llama-tiny, with every value of one tensor replaced.
@@ -145,25 +180,30 @@ fn weights_that_are_no_numbers_are_refused_by_file_and_tensor() {
 
 #[test]
 fn a_model_that_computes_no_numbers_ends_the_answer_with_a_sentence() {
-    let mut host = Host::new(surroundings(), None);
-    // Each value is a number, and their products are not.
-    let sources = vec![llama_tiny_with("blk.0.attn_norm.weight", f32::MAX)];
-    pollster::block_on(host.load(sources, &LoadOptions::default(), |_, _| {})).unwrap();
-    host.generate(1, 1, &prompt("Once"), &greedy(5));
-    let events = run(&mut host);
-    let failed = |(_, event): &(ConnectionId, Event)| match event {
-        Event::Failed { request: Some(1), error } => error.contains("no number"),
-        _ => false,
-    };
-    assert!(events.iter().any(failed), "{events:?}");
-    assert!(ids(&events, (1, 1)).is_empty());
-    let stats = host.hosted().unwrap().engine.stats();
-    assert_eq!(stats.free_blocks, stats.n_blocks, "its blocks are free again");
+    for samples in [false, true] {
+        let mut host = Host::new(surroundings(), None).with_gpu(gpu(samples));
+        // Each value is a number, and their products are not.
+        let sources = vec![llama_tiny_with("blk.0.attn_norm.weight", f32::MAX)];
+        pollster::block_on(host.load(sources, &LoadOptions::default(), |_, _| {})).unwrap();
+        // The second time with a step in flight that nobody asked for any more.
+        for request in 1..3 {
+            host.generate(1, request, &prompt("Once"), &greedy(5));
+            let events = run(&mut host);
+            let failed = |(_, event): &(ConnectionId, Event)| match event {
+                Event::Failed { request: Some(of), error } => *of == request && error.contains("no number"),
+                _ => false,
+            };
+            assert!(events.iter().any(failed), "{events:?}");
+            assert!(ids(&events, (1, request)).is_empty());
+            let stats = host.hosted().unwrap().engine.stats();
+            assert_eq!(stats.free_blocks, stats.n_blocks, "its blocks are free again");
+        }
+    }
 }
 
 #[test]
 fn a_wrong_file_disturbs_no_answer_and_another_model_ends_it() {
-    let mut host = host();
+    let mut host = host(true);
     host.generate(1, 1, &prompt("Once"), &greedy(6));
     pollster::block_on(host.step());
     let photo = MemorySource::new("photo.png", b"\x89PNG\r\n".to_vec());

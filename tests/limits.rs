@@ -23,8 +23,8 @@ use pagelm::gpu::shader::VARIANTS;
 use pagelm::host::load::describe;
 use pagelm::plan::batch::{Batch, RowKind};
 use pagelm::plan::{
-    Cache, Device as _, KvType, Matrix, MatrixId, MatrixPart, Norm, NormKind, Op, Plan, Sizes, Vector,
-    VectorId, VectorPart,
+    Cache, Device as _, KvType, Matrix, MatrixId, MatrixPart, Norm, NormKind, Op, Plan, Precision, Sizes,
+    Vector, VectorId, VectorPart,
 };
 use pagelm::protocol::LoadOptions;
 use pagelm::store::Source as _;
@@ -59,6 +59,7 @@ fn plan() -> Plan {
         },
         rotaries: Vec::new(),
         kv: KvType::F32,
+        precision: Precision::Exact,
         caches: vec![Cache { window: None }],
         layer_caches: vec![0],
         matrices: vec![Matrix {
@@ -123,7 +124,7 @@ fn a_large_vocabulary_is_split_by_rows() {
             batch.push_row(RowKind::Prefill, sequence, *token as u32, position as u32, true);
         }
         let ticket = model.submit(&batch);
-        let logits = pollster::block_on(model.read(ticket)).unwrap();
+        let logits = pollster::block_on(model.read(ticket)).unwrap().logits;
         for (token, logits) in tokens.iter().zip(logits.chunks(VOCAB_SIZE)) {
             let greatest = logits.iter().fold(0f32, |m, v| m.max(v.abs()));
             let stride = 997;
@@ -156,7 +157,7 @@ fn every_architecture_runs_within_them() {
                 batch.push_row(RowKind::Prefill, sequence, *token, position as u32, is_last);
             }
             let ticket = loaded.model.submit(&batch);
-            let logits = pollster::block_on(loaded.model.read(ticket)).unwrap();
+            let logits = pollster::block_on(loaded.model.read(ticket)).unwrap().logits;
             let likeliest = (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap();
             assert_eq!(likeliest as u32, prompt.greedy[0], "{}, {variant:?}", folder.name);
         }

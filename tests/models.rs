@@ -31,7 +31,7 @@ use pagelm::host::load::{Loaded, describe};
 use pagelm::host::open::open;
 use pagelm::plan::Device as _;
 use pagelm::plan::batch::{BLOCK_TOKENS, Batch, RowKind};
-use pagelm::protocol::{DeviceKind, KvType, LoadOptions};
+use pagelm::protocol::{DeviceKind, KvType, LoadOptions, Precision};
 
 #[cfg(target_arch = "wasm32")]
 wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);
@@ -59,7 +59,8 @@ async fn load_with(folder: &Folder, variant: Variant, kv: KvType, context: u32) 
 }
 
 async fn load_sources(sources: Vec<MemorySource>, variant: Variant, kv: KvType, context: u32) -> Loaded {
-    let options = LoadOptions { kv, context: Some(context), ..LoadOptions::default() };
+    let precision = Precision::Exact;
+    let options = LoadOptions { kv, precision, context: Some(context), ..LoadOptions::default() };
     let gpu = Gpu::open(None).await.unwrap().with_variant(variant);
     let is_software = gpu.summary().is_software;
     let described = describe(sources, &options).await.unwrap();
@@ -83,7 +84,7 @@ async fn logits_of(loaded: &mut Loaded, ids: &[u32], kind: RowKind, blocks: &[u3
             batch.push_row(kind, sequence, *token, (i * chunk + j) as u32, true);
         }
         let ticket = loaded.model.submit(&batch);
-        let logits = loaded.model.read(ticket).await.unwrap();
+        let logits = loaded.model.read(ticket).await.unwrap().logits;
         all.extend(logits.chunks(loaded.info.vocab_size as usize).map(<[f32]>::to_vec));
     }
     all
@@ -210,7 +211,7 @@ gpu_test!(sequences_in_one_step_have_the_bits_they_have_alone, async {
                 let mut batch = Batch::default();
                 push_rest(&mut batch, i, history, read, table);
                 let ticket = loaded.model.submit(&batch);
-                alone.push(loaded.model.read(ticket).await.unwrap());
+                alone.push(loaded.model.read(ticket).await.unwrap().logits);
             }
             let mut batch = Batch::default();
             for (i, (history, table)) in histories.iter().zip(&tables).enumerate() {
@@ -219,13 +220,18 @@ gpu_test!(sequences_in_one_step_have_the_bits_they_have_alone, async {
             }
             assert_eq!((batch.n_decode, batch.n_prefill()), (2, 8));
             let ticket = loaded.model.submit(&batch);
-            let together = loaded.model.read(ticket).await.unwrap();
+            let together = loaded.model.read(ticket).await.unwrap().logits;
             let vocab_size = loaded.info.vocab_size as usize;
             let rows: Vec<Vec<f32>> = together.chunks(vocab_size).map(<[f32]>::to_vec).collect();
             assert_eq!(bits(&rows), bits(&alone), "{variant:?}, {kv:?}");
         }
     }
 });
+
+/// The largest of all positions.
+fn largest(logits: &[Vec<f32>]) -> f32 {
+    logits.iter().flatten().fold(0.0, |most, logit| most.max(logit.abs()))
+}
 
 /// What is left of a history: a decode row for the first two, prefill rows for the third, logits for the last one.
 fn push_rest(batch: &mut Batch, i: usize, history: &[u32], read: usize, table: &[u32]) {
@@ -257,8 +263,8 @@ gpu_test!(answers_are_those_of_transformers, async {
         }
         while let Some(step) = loaded.engine.next_step(Budget { prefill_rows: 64 }) {
             let ticket = loaded.model.submit(&step.batch);
-            let logits = loaded.model.read(ticket).await.unwrap();
-            for progress in loaded.engine.retire(step.id, &logits) {
+            let output = loaded.model.read(ticket).await.unwrap();
+            for progress in loaded.engine.retire(step.id, &output) {
                 if let Progress::Token { sequence, token, logprobs } = progress {
                     answers.get_mut(&sequence).unwrap().tokens.push((token, logprobs.unwrap().top));
                 }
@@ -369,6 +375,8 @@ gpu_test!(preempted_and_continued_answers_are_those_alone_up_to_near_ties, async
         let mut random = Random(11);
         let vocab_size = loaded.info.vocab_size;
         let roomy = loaded.engine.config().clone();
+        let some = Random(5).tokens(64, vocab_size);
+        let scale = largest(&logits_of(&mut loaded, &some, RowKind::Prefill, &scattered_blocks()).await);
         let mut config = EngineConfig { max_sequences: 7, ..roomy.clone() };
         config.caches.iter_mut().for_each(|cache| cache.n_blocks = 9.min(cache.n_blocks));
         let mut crowd = Crowd::new(&mut loaded.model, Engine::new(config));
@@ -391,7 +399,7 @@ gpu_test!(preempted_and_continued_answers_are_those_alone_up_to_near_ties, async
         }
         while crowd.step(Budget { prefill_rows: 64 }, 0).await {}
         assert!(crowd.engine.stats().preemptions > 0 && n_continued > 2, "{n_continued} go on");
-        let (answers, scale) = (std::mem::take(&mut crowd.answers), crowd.scale);
+        let answers = std::mem::take(&mut crowd.answers);
         assert!(answers.values().any(|answer| answer.cached >= BLOCK_TOKENS));
         for (id, request) in requests {
             let alone = Crowd::alone(&mut loaded.model, &roomy, request).await;

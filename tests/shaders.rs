@@ -35,7 +35,7 @@ fn every_shader_validates_within_default_limits() {
 }
 
 fn validate(key: ShaderKey) -> Result<(), String> {
-    let source = key.source();
+    let source = key.source(true);
     let module = wgsl::parse_str(&source).map_err(|error| error.emit_to_string(&source))?;
     let info = Validator::new(ValidationFlags::all(), CAPABILITIES)
         .validate(&module)

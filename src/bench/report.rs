@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Bench;
 use super::percentiles::Percentiles;
-use crate::protocol::{DeviceKind, LoadOptions, ModelInfo, OpTime, Precision};
+use crate::protocol::{DeviceKind, LoadOptions, ModelInfo, OpTime};
 
 /// A session of measurements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -97,10 +97,6 @@ pub struct Measured {
 impl Report {
     /// A report on a model that was loaded with these options.
     pub fn new(info: &ModelInfo, options: &LoadOptions, date: String, bench: &Bench) -> Self {
-        let precision = match options.precision {
-            Precision::Exact => "exact",
-            Precision::Fast => "fast",
-        };
         Self {
             pagelm: env!("CARGO_PKG_VERSION").to_owned(),
             date,
@@ -111,7 +107,7 @@ impl Report {
                 parameters: info.n_parameters,
                 weight_bytes: info.weight_bytes,
             },
-            precision: precision.to_owned(),
+            precision: info.precision.name().to_owned(),
             kv: options.kv.name().to_owned(),
             results: bench.results().to_vec(),
             ops: bench.ops().cloned(),

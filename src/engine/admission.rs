@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::pools::Hit;
 use super::scheduler::Scheduler;
-use super::sequence::{Sequence, State};
+use super::sequence::Sequence;
 use super::{ClientId, SequenceId};
 use crate::plan::batch::BLOCK_TOKENS;
 
@@ -41,8 +41,7 @@ impl Scheduler {
 
     fn n_running_of_clients(&self) -> BTreeMap<ClientId, usize> {
         let mut n_running = BTreeMap::new();
-        let runs_on = |s: &&Sequence| matches!(s.state, State::Ready | State::InFlight);
-        for sequence in self.sequences.values().filter(runs_on) {
+        for sequence in self.sequences.values().filter(|sequence| sequence.runs_on()) {
             *n_running.entry(sequence.client()).or_default() += 1;
         }
         n_running
@@ -52,7 +51,7 @@ impl Scheduler {
     /// waits for them without being in the way of others.
     fn is_held_back(&self, id: SequenceId, sequence: &Sequence) -> bool {
         let earlier = self.sequences.range(..id).map(|(_, other)| other);
-        let reading = earlier.filter(|other| matches!(other.state, State::Ready | State::InFlight));
+        let reading = earlier.filter(|other| other.runs_on());
         let n_coming = reading.filter_map(|other| {
             let n_shared = sequence.n_whole_shared(&other.tokens()[..other.prefill_end()]);
             (n_shared > other.n_cached() / BLOCK_TOKENS).then_some(n_shared)
@@ -82,14 +81,20 @@ impl Scheduler {
     }
 
     /// The youngest of the client with the most that run, if they are at least two more than this one's. None while it is
-    /// in flight: it comes within reach when its step retires.
-    fn surplus(&self, client: ClientId) -> Option<SequenceId> {
+    /// in flight: it is held, and comes within reach when its step retires.
+    fn surplus(&mut self, client: ClientId) -> Option<SequenceId> {
         let n_running = self.n_running_of_clients();
         let own = n_running.get(&client).copied().unwrap_or(0);
         let (&richest, &most) = n_running.iter().max_by_key(|&(&client, &n)| (n, Reverse(client)))?;
-        let runs_on = |s: &Sequence| matches!(s.state, State::Ready | State::InFlight);
-        let of_richest = self.sequences.iter().filter(|(_, s)| s.client() == richest && runs_on(s));
+        if most < own + 2 {
+            return None;
+        }
+        let of_richest = self.sequences.iter().filter(|(_, s)| s.client() == richest && s.runs_on());
         let (&youngest, sequence) = of_richest.max_by_key(|(_, sequence)| sequence.seniority())?;
-        (most >= own + 2 && sequence.state == State::Ready).then_some(youngest)
+        if sequence.is_at_rest() {
+            return Some(youngest);
+        }
+        self.hold(youngest);
+        None
     }
 }

@@ -13,10 +13,14 @@
 //!   with the same beginning go first, so that it is computed once.
 //! - When a decoding sequence finds no free block, the youngest that runs is preempted: its blocks are freed, and it is
 //!   prefilled again later from prompt and output, or from what is still cached of it, without emitting anything twice.
-//! - Every sequence has lag 0: while a step with its rows is in flight, it is left out of the next.
+//! - Where the device samples ([`EngineConfig::samples_on_device`]), a sequence has lag 1: while a step with its rows is in
+//!   flight it is in the next, with the token that only the device knows. Such a token is provisional until its step
+//!   retires: blocks change hands and beginnings are shared only then, and what was computed past an end is dropped without
+//!   a word. No row is computed past a length, which is known ahead.
+//! - Where the host must see the token first (penalties, held back tokens, a device that does not sample), the lag is 0: the
+//!   sequence skips a step while it waits, and nobody waits for it.
 
 pub mod blocks;
-pub mod logprobs;
 pub mod params;
 mod add_error;
 mod admission;
@@ -27,17 +31,20 @@ mod sampler;
 mod scheduler;
 mod sequence;
 
-use crate::plan::batch::{BLOCK_TOKENS, Batch};
+use crate::plan::StepOutput;
+use crate::plan::batch::{BLOCK_TOKENS, Batch, STEPS_IN_FLIGHT};
+pub use crate::plan::logprobs;
+use crate::plan::logprobs::{TokenLogprobs, log_softmax_at};
+use crate::plan::sample::Sampled;
 pub use add_error::AddError;
 use blocks::CacheConfig;
-use logprobs::{TokenLogprobs, log_softmax_at};
 use params::SamplingParams;
 use sampler::Sampler;
 use scheduler::{Chunk, Scheduler};
 use sequence::Sequence;
 
 /// Steps that may be submitted and not yet retired.
-pub const MAX_IN_FLIGHT: usize = 2;
+pub const MAX_IN_FLIGHT: usize = STEPS_IN_FLIGHT;
 
 /// What the engine has to work with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +62,8 @@ pub struct EngineConfig {
     /// Most rows of a step that want logits. No more sequences than this run at once either, so that every one that
     /// decodes has a row in every step.
     pub max_logit_rows: usize,
+    /// Whether the device chooses tokens, and takes them as tokens of the next step.
+    pub samples_on_device: bool,
 }
 
 impl EngineConfig {
@@ -113,8 +122,8 @@ pub struct SequenceRequest {
     pub params: SamplingParams,
 }
 
-/// Rows to compute; its logits go to [`Engine::retire`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Rows to compute; what comes of them goes to [`Engine::retire`].
+#[derive(Debug, Clone, PartialEq)]
 pub struct Step {
     /// Names the step to [`Engine::retire`] and [`Engine::abandon`].
     pub id: StepId,
@@ -200,6 +209,7 @@ pub struct Stats {
 #[derive(Debug)]
 struct InFlight {
     id: StepId,
+    slot: u32,
     /// In order of the batch's sequences, so also of its rows.
     chunks: Vec<Chunk>,
 }
@@ -210,7 +220,7 @@ pub struct Engine {
     config: EngineConfig,
     scheduler: Scheduler,
     sampler: Sampler,
-    /// Oldest first, at most [`MAX_IN_FLIGHT`]; no sequence is in two of them.
+    /// Oldest first, at most [`MAX_IN_FLIGHT`].
     in_flight: Vec<InFlight>,
     /// Ends that need no step.
     settled: Vec<Progress>,
@@ -309,44 +319,55 @@ impl Engine {
         if self.in_flight.len() == MAX_IN_FLIGHT {
             return None;
         }
-        let (batch, chunks) = self.scheduler.schedule(budget)?;
+        let is_free = |slot: &u32| self.in_flight.iter().all(|in_flight| in_flight.slot != *slot);
+        let slot = (0..).find(is_free)?;
+        let (batch, chunks) = self.scheduler.schedule(budget, slot)?;
         let id = StepId(self.n_steps);
         self.n_steps += 1;
         let sequences = chunks.iter().map(|chunk| chunk.sequence).collect();
-        self.in_flight.push(InFlight { id, chunks });
+        self.in_flight.push(InFlight { id, slot, chunks });
         Some(Step { id, batch, sequences })
     }
 
-    /// Turns a step's logits, (logit rows, vocabulary) flattened, into tokens.
+    /// Whether a step beside those in flight is worth it: see there where the device samples, and where it does not, it is
+    /// only while prompts are read.
+    pub fn may_overlap(&self) -> bool {
+        self.scheduler.may_overlap()
+    }
+
+    /// Turns what came of a step into tokens.
     ///
     /// # Panics
-    /// If the step is not in flight, or the logits are not those of its `logit_rows`.
-    pub fn retire(&mut self, step: StepId, logits: &[f32]) -> Vec<Progress> {
-        let chunks = self.take_in_flight(step);
-        let n_logit_rows = chunks.iter().map(|chunk| chunk.n_logits).sum::<usize>();
-        assert_eq!(
-            logits.len(),
-            n_logit_rows * self.config.vocab_size,
-            "one row of logits for each that was wanted"
+    /// If the step is not the oldest in flight, or the output is not that of its rows.
+    pub fn retire(&mut self, step: StepId, output: &StepOutput) -> Vec<Progress> {
+        assert!(
+            self.in_flight.first().is_some_and(|oldest| oldest.id == step),
+            "steps retire in their order"
         );
-        let mut rows = logits;
+        let chunks = self.take_in_flight(step);
+        let mut rows = output.logits.chunks_exact(self.config.vocab_size);
+        let mut sampled = output.sampled.iter();
         let mut progress = self.take_settled();
         for chunk in chunks {
-            let (own, rest) = rows.split_at(chunk.n_logits * self.config.vocab_size);
-            rows = rest;
-            self.retire_chunk(&chunk, own, &mut progress);
+            let n_host_rows = chunk.n_logits - usize::from(chunk.is_sampled);
+            let rows: Vec<&[f32]> = rows.by_ref().take(n_host_rows).collect();
+            let sampled = chunk.is_sampled.then(|| sampled.next().expect("a token for each sampled row"));
+            assert_eq!(rows.len(), n_host_rows, "one row of logits for each that was wanted");
+            self.retire_chunk(&chunk, &rows, sampled, &mut progress);
         }
+        assert!(rows.next().is_none() && sampled.next().is_none(), "nothing came that was not wanted");
         self.scheduler.assert_blocks();
         progress
     }
 
-    /// Gives up a step that the device failed to compute: its sequences wait again, and are prefilled from their tokens.
+    /// Gives up a step that the device failed to compute: its sequences wait again once no other step has rows of them, and
+    /// are prefilled from their tokens.
     ///
     /// # Panics
     /// If the step is not in flight.
     pub fn abandon(&mut self, step: StepId) {
         for chunk in self.take_in_flight(step) {
-            self.scheduler.restart(chunk.sequence);
+            self.scheduler.fall(chunk.sequence);
         }
         self.scheduler.assert_blocks();
     }
@@ -391,11 +412,18 @@ impl Engine {
         self.in_flight.remove(place.expect("a step is retired or abandoned once")).chunks
     }
 
-    /// Advances one sequence by its rows of a step; `logits` are those of its last `n_logits` rows.
-    fn retire_chunk(&mut self, chunk: &Chunk, logits: &[f32], progress: &mut Vec<Progress>) {
+    /// Advances one sequence by its rows of a step; `rows` are the logits that the host was to see of the last of them, and
+    /// `sampled` is what the device chose.
+    fn retire_chunk(
+        &mut self,
+        chunk: &Chunk,
+        rows: &[&[f32]],
+        sampled: Option<&Sampled>,
+        progress: &mut Vec<Progress>,
+    ) {
         let id = chunk.sequence;
         let Some(sequence) = self.scheduler.land(id, chunk.n_rows) else {
-            return; // cancelled meanwhile
+            return; // cancelled or lost meanwhile
         };
         if let Some(cached_tokens) = sequence.take_admission() {
             progress.push(Progress::Admitted { sequence: id, cached_tokens });
@@ -403,24 +431,29 @@ impl Engine {
         if let Some(done) = sequence.newly_read() {
             progress.push(Progress::Prefilled { sequence: id, done, total: sequence.n_prompt() });
         }
-        let first = sequence.n_cached() - chunk.n_logits;
-        for (position, row) in (first..).zip(logits.chunks_exact(self.config.vocab_size)) {
-            if position + 1 < sequence.tokens().len() {
-                sequence.push_prompt_logprobs(row);
-                continue;
+        let is_last = sequence.n_cached() == sequence.tokens().len();
+        let n_prompt_rows = rows.len() - usize::from(is_last && sampled.is_none());
+        rows[..n_prompt_rows].iter().for_each(|row| sequence.push_prompt_logprobs(row));
+        if !is_last {
+            return;
+        }
+        if let Some(tokens) = sequence.take_prompt_logprobs() {
+            progress.push(Progress::PromptLogprobs { sequence: id, tokens });
+        }
+        let (token, logprobs) = match sampled {
+            Some(sampled) => (sampled.token, sampled.logprobs.clone()),
+            None => {
+                let (row, params) = (rows[n_prompt_rows], sequence.params());
+                let token = self.sampler.sample(row, sequence.prompt(), sequence.output(), params);
+                (token, params.logprobs.map(|n_top| log_softmax_at(row, token, n_top)))
             }
-            if let Some(tokens) = sequence.take_prompt_logprobs() {
-                progress.push(Progress::PromptLogprobs { sequence: id, tokens });
-            }
-            let token = self.sampler.sample(row, sequence.prompt(), sequence.output(), sequence.params());
-            let logprobs = sequence.params().logprobs.map(|n_top| log_softmax_at(row, token, n_top));
-            sequence.push_token(token);
-            progress.push(Progress::Token { sequence: id, token, logprobs });
-            if let Some(reason) = sequence.finish_reason(self.config.max_tokens_of_sequence()) {
-                self.scheduler.remove(id);
-                progress.push(Progress::Finished { sequence: id, reason });
-                return;
-            }
+        };
+        sequence.push_token(token, sampled.is_some());
+        progress.push(Progress::Token { sequence: id, token, logprobs });
+        if let Some(reason) = sequence.finish_reason(self.config.max_tokens_of_sequence()) {
+            // What is in flight of it is dropped.
+            self.scheduler.cancel(id);
+            progress.push(Progress::Finished { sequence: id, reason });
         }
     }
 }

@@ -199,6 +199,12 @@ impl Pools {
         }
     }
 
+    /// Whether [`Self::slide`] would release a block.
+    pub(super) fn would_slide(&self, lease: &Lease, start: usize) -> bool {
+        let mut each = lease.tables.iter().zip(&self.caches);
+        each.any(|(table, cache)| table.first < cache.first_seen(start) && !table.blocks.is_empty())
+    }
+
     /// Whether a sequence owns blocks up to so many tokens.
     pub(super) fn has_blocks(&self, lease: &Lease, n_tokens: usize) -> bool {
         lease.tables.iter().all(|table| table.end() >= n_tokens.div_ceil(BLOCK_TOKENS))

@@ -1,22 +1,24 @@
 //! Which rows of which sequences run next.
 //!
-//! Invariant: no sequence is in two steps at once, and one that decodes and is ready has a row in every step, unless it
-//! loses its blocks or waits for some that are in flight.
+//! Invariant: a sequence is in a second step only if the tokens of its rows there are known, on the host or on the device;
+//! one that decodes and whose next token is known has a row in every step, unless it loses its blocks, waits for some that
+//! are in flight, or is held so that a senior can take its own. Blocks change hands only once no step in flight uses them.
 //!
 //! Why all get on. The senior of the sequences that run (the one that was first admitted earliest; preemption takes no
 //! seniority) is never preempted: for a block it takes those of the juniors, and for balance only a client's youngest of
-//! at least two goes. Its prompt takes turns with finitely many others and never lacks a block, its output is finite, so
+//! at least two goes. Who is to lose blocks and is in flight gets no row in the next step, so it comes within reach when its
+//! own has retired, however many steps are in flight. Its prompt takes turns with finitely many others and never lacks a block, its output is finite, so
 //! it ends, and the next is senior. Of those that wait, the first in line gets its room in the end, since nobody passes
 //! it but those of clients with fewer that run, and newcomers stand behind in their turn. One that is held back waits
 //! only for earlier arrivals that are being prefilled, and those are finitely many and get on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::clients::Clients;
 use super::pools::{Lease, Pools};
 use super::sequence::{Sequence, State};
 use super::{Budget, ClientId, EngineConfig, SequenceId, Stats};
-use crate::plan::batch::{Batch, RowKind};
+use crate::plan::batch::{Batch, RowKind, SampledAt, Wants};
 
 /// A sequence's rows of one step.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub(super) struct Chunk {
     pub(super) n_rows: usize,
     /// So many of the last rows want logits.
     pub(super) n_logits: usize,
+    /// The device samples from the last of them.
+    pub(super) is_sampled: bool,
 }
 
 /// A step being put together.
@@ -43,7 +47,14 @@ pub(super) struct Scheduler {
     pub(super) pools: Pools,
     pub(super) max_running: usize,
     max_logit_rows: usize,
+    /// Tokens at which a sequence ends.
+    max_tokens: usize,
+    samples_on_device: bool,
     n_preemptions: u64,
+    /// They are in flight and are to lose their blocks: no rows for them in the step being put together.
+    held: BTreeSet<SequenceId>,
+    /// The same for all that were admitted later.
+    held_after: u64,
 }
 
 impl Scheduler {
@@ -55,7 +66,11 @@ impl Scheduler {
             pools: Pools::new(&config.caches),
             max_running: config.max_sequences.min(config.max_logit_rows),
             max_logit_rows: config.max_logit_rows,
+            max_tokens: config.max_tokens_of_sequence(),
+            samples_on_device: config.samples_on_device,
             n_preemptions: 0,
+            held: BTreeSet::new(),
+            held_after: u64::MAX,
         }
     }
 
@@ -91,25 +106,44 @@ impl Scheduler {
         }
     }
 
-    /// Rows of a sequence were computed, and what is whole can be shared. None if it was cancelled meanwhile and is now
-    /// dropped.
+    /// Rows of a sequence were computed, and what is whole can be shared. None if it was cancelled or lost meanwhile; it is
+    /// dropped, or waits again, once no other step has rows of it.
     pub(super) fn land(&mut self, id: SequenceId, n_rows: usize) -> Option<&mut Sequence> {
         let sequence = self.sequences.get_mut(&id).expect("a sequence in flight is there");
-        sequence.advance(n_rows);
-        let n_cached = sequence.n_cached();
-        let (tokens, lease) = sequence.tokens_and_lease();
-        self.pools.publish(lease, &tokens[..n_cached]);
-        if sequence.state == State::Cancelled {
-            self.remove(id);
-            return None;
+        sequence.land(n_rows);
+        if !sequence.is_broken() {
+            // A cancelled one may have rows of tokens that nobody was told of.
+            let n_known = sequence.n_cached().min(sequence.tokens().len());
+            let (tokens, lease) = sequence.tokens_and_lease();
+            self.pools.publish(lease, &tokens[..n_known]);
         }
-        let sequence = self.sequence(id);
-        sequence.state = State::Ready;
-        Some(sequence)
+        let runs_on = self.sequence(id).runs_on();
+        self.settle(id);
+        runs_on.then(|| self.sequence(id))
     }
 
-    /// Rows of a sequence are lost: it waits again, or is dropped if it was cancelled.
-    pub(super) fn restart(&mut self, id: SequenceId) {
+    /// Rows of a sequence failed: it waits again, or is dropped if it was cancelled, once no other step has rows of it.
+    pub(super) fn fall(&mut self, id: SequenceId) {
+        self.sequence(id).fall();
+        self.settle(id);
+    }
+
+    /// What was put off until no step has rows of a sequence.
+    fn settle(&mut self, id: SequenceId) {
+        let sequence = self.sequence(id);
+        if sequence.is_in_flight() {
+            return;
+        }
+        if sequence.state == State::Cancelled {
+            self.remove(id);
+        } else if sequence.is_broken() {
+            self.release(id);
+        }
+    }
+
+    /// All steps are forgotten: a sequence waits again, or is dropped if it was cancelled.
+    fn restart(&mut self, id: SequenceId) {
+        self.sequence(id).forget_steps();
         if self.sequence(id).state == State::Cancelled {
             self.remove(id);
         } else {
@@ -125,6 +159,8 @@ impl Scheduler {
         self.sequences.values_mut().for_each(|sequence| sequence.lease = Lease::new(config.caches.len()));
         self.max_running = config.max_sequences.min(config.max_logit_rows);
         self.max_logit_rows = config.max_logit_rows;
+        self.max_tokens = config.max_tokens_of_sequence();
+        self.samples_on_device = config.samples_on_device;
     }
 
     /// Sequences of more tokens than that.
@@ -135,13 +171,30 @@ impl Scheduler {
 
     /// The rows of the next step and whose they are, if there are any. Those that wait come first: what they are given
     /// leaves each that runs a block, and for balance only one that is not yet in this step can go.
-    pub(super) fn schedule(&mut self, budget: Budget) -> Option<(Batch, Vec<Chunk>)> {
-        let mut draft = Draft { batch: Batch::default(), chunks: Vec::new() };
+    pub(super) fn schedule(&mut self, budget: Budget, slot_of_step: u32) -> Option<(Batch, Vec<Chunk>)> {
+        let batch = Batch { slot_of_step, ..Batch::default() };
+        let mut draft = Draft { batch, chunks: Vec::new() };
+        self.held.clear();
+        self.held_after = u64::MAX;
         self.admit();
         self.schedule_decodes(&mut draft);
         self.schedule_prefills(&mut draft, budget);
         self.assert_blocks();
         (!draft.chunks.is_empty()).then_some((draft.batch, draft.chunks))
+    }
+
+    /// Whether a step beside those in flight is worth it: not where sequences would be left out of it because the host must
+    /// see their tokens first, unless others go on without the host. Else two halves would take turns from there on.
+    pub(super) fn may_overlap(&self) -> bool {
+        let all = || self.sequences.values().filter(|sequence| sequence.runs_on());
+        let is_left_out =
+            |s: &Sequence| s.is_in_flight() && !self.can_go_on(s) && !s.ends_in_flight(self.max_tokens);
+        !all().any(is_left_out) || all().any(|s| self.can_go_on(s) && s.is_fed_by_device())
+    }
+
+    /// Whether a sequence can have rows in the next step, for all that it knows.
+    fn can_go_on(&self, sequence: &Sequence) -> bool {
+        sequence.has_next(self.max_tokens) && (self.samples_on_device || !sequence.is_in_flight())
     }
 
     /// Everything but the steps in flight, which are not the scheduler's.
@@ -182,8 +235,7 @@ impl Scheduler {
     /// Blocks that are promised to the prompts being read: (caches)
     pub(super) fn promised(&self) -> Vec<usize> {
         let mut promised = vec![0; self.pools.n_caches()];
-        let run_on = |s: &&Sequence| matches!(s.state, State::Ready | State::InFlight);
-        for sequence in self.sequences.values().filter(run_on) {
+        for sequence in self.sequences.values().filter(|sequence| sequence.runs_on()) {
             let own = self.pools.promise(&sequence.lease, sequence.prefill_end());
             promised.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
         }
@@ -202,8 +254,17 @@ impl Scheduler {
     }
 
     fn ready(&self, kind: RowKind) -> Vec<SequenceId> {
-        let is_ready = |sequence: &Sequence| sequence.state == State::Ready && sequence.next_kind() == kind;
-        self.sequences.iter().filter(|(_, sequence)| is_ready(sequence)).map(|(&id, _)| id).collect()
+        let is_ready = |(_, s): &(&SequenceId, &Sequence)| self.can_go_on(s) && s.next_kind() == kind;
+        self.sequences.iter().filter(is_ready).map(|(&id, _)| id).collect()
+    }
+
+    fn is_held(&self, id: SequenceId) -> bool {
+        self.held.contains(&id) || self.sequences[&id].seniority() > self.held_after
+    }
+
+    /// Keeps a sequence that is in flight out of this step, so that it comes within reach.
+    pub(super) fn hold(&mut self, id: SequenceId) {
+        self.held.insert(id);
     }
 
     /// One row for each sequence that decodes, the senior first. They are at most `max_running`, so within
@@ -213,8 +274,8 @@ impl Scheduler {
         ids.sort_by_key(|id| self.sequences[id].seniority());
         for id in ids {
             // Making room for a senior may have preempted it.
-            if self.sequence(id).state == State::Ready && self.make_room(id) {
-                let end = self.sequence(id).n_cached() + 1;
+            if self.sequence(id).is_running() && !self.is_held(id) && self.make_room(id) {
+                let end = self.sequence(id).n_placed() + 1;
                 self.place(draft, id, RowKind::Decode, end);
             }
         }
@@ -223,25 +284,34 @@ impl Scheduler {
     /// Sees that a decoding sequence owns a block for its next row, at the cost of juniors or else of its own.
     fn make_room(&mut self, id: SequenceId) -> bool {
         let sequence = self.sequences.get_mut(&id).expect("a sequence stays until it is removed");
-        let (n_cached, seniority) = (sequence.n_cached(), sequence.seniority());
+        let (n_placed, seniority) = (sequence.n_placed(), sequence.seniority());
+        // What rows in flight see stays.
+        let n_cached = sequence.n_cached();
         self.pools.slide(&mut sequence.lease, n_cached);
-        if self.pools.has_blocks(&sequence.lease, n_cached + 1) {
+        if self.pools.has_blocks(&sequence.lease, n_placed + 1) {
             return true;
         }
         loop {
             let promised = self.promised();
             let sequence = self.sequences.get_mut(&id).expect("a sequence stays until it is removed");
-            if self.pools.grow(&mut sequence.lease, n_cached + 1, &promised) {
+            if self.pools.grow(&mut sequence.lease, n_placed + 1, &promised) {
                 return true;
             }
+            // Its own step gives back what falls behind a window.
+            if self.pools.would_slide(&sequence.lease, n_placed) {
+                return false;
+            }
+            let is_in_flight = sequence.is_in_flight();
             let juniors = || self.sequences.iter().filter(|(_, other)| other.seniority() > seniority);
-            let ready = juniors().filter(|(_, other)| other.state == State::Ready);
-            match ready.max_by_key(|(_, other)| other.seniority()).map(|(&id, _)| id) {
+            let at_rest = juniors().filter(|(_, other)| other.is_at_rest());
+            match at_rest.max_by_key(|(_, other)| other.seniority()).map(|(&id, _)| id) {
                 Some(victim) => self.preempt(victim),
                 // They come within reach when their step retires, so this one need not lose its own.
-                None if juniors().any(|(_, other)| other.is_in_flight()) || self.is_any_cancelled() => {
+                None if juniors().any(|(_, other)| other.is_in_flight()) => {
+                    self.held_after = seniority;
                     return false;
                 }
+                None if self.is_any_ending() || is_in_flight => return false,
                 None => {
                     self.preempt(id);
                     return false;
@@ -250,13 +320,15 @@ impl Scheduler {
         }
     }
 
-    fn is_any_cancelled(&self) -> bool {
-        self.sequences.values().any(|sequence| sequence.state == State::Cancelled)
+    /// Whether a sequence gives its blocks back when its steps in flight retire.
+    fn is_any_ending(&self) -> bool {
+        self.sequences.values().any(|sequence| sequence.is_in_flight() && !sequence.runs_on())
     }
 
     /// Prompts that are ready, in turn: of each client the first, then of each the second, and so on.
     fn prompts_in_turn(&self) -> Vec<SequenceId> {
         let mut ids = self.ready(RowKind::Prefill);
+        ids.retain(|id| !self.is_held(*id));
         ids.sort_by_key(|id| self.sequences[id].turn);
         let mut n_before: BTreeMap<ClientId, usize> = BTreeMap::new();
         let mut place_of = |id: &SequenceId| {
@@ -280,14 +352,15 @@ impl Scheduler {
     fn schedule_prefills(&mut self, draft: &mut Draft, budget: Budget) {
         for id in self.prompts_in_turn() {
             let n_prefill = draft.batch.n_prefill();
-            let start = self.sequence(id).n_cached();
-            let max_rows = (budget.prefill_rows - n_prefill).min(self.pools.furthest_end(start) - start);
+            let (start, n_cached) = (self.sequence(id).n_placed(), self.sequence(id).n_cached());
+            let furthest_end = self.pools.furthest_end(n_cached);
+            let max_rows = (budget.prefill_rows - n_prefill).min(furthest_end.saturating_sub(start));
             let max_logit_rows = self.max_logit_rows - draft.batch.logit_rows.len();
             // A later prompt rather comes first in the next step than to begin in the middle of a block.
             let end = self.sequence(id).chunk_end(max_rows, max_logit_rows, n_prefill == 0);
             if end > start {
                 let sequence = self.sequences.get_mut(&id).expect("a sequence stays until it is removed");
-                self.pools.slide(&mut sequence.lease, start);
+                self.pools.slide(&mut sequence.lease, n_cached);
                 let nothing = vec![0; self.pools.n_caches()];
                 assert!(self.pools.grow(&mut sequence.lease, end, &nothing), "a prompt never lacks a block");
                 self.place(draft, id, RowKind::Prefill, end);
@@ -301,13 +374,19 @@ impl Scheduler {
         let sequence = self.sequences.get_mut(&id).expect("a sequence stays until it is removed");
         let index = draft.batch.push_sequence(self.pools.tables(&sequence.lease, end));
         let n_logits_before = draft.batch.logit_rows.len();
-        let start = sequence.n_cached();
+        let start = sequence.n_placed();
+        let mut is_sampled = false;
         for position in start..end {
-            let (token, wants_logits) = (sequence.tokens()[position], sequence.wants_logits(position));
-            draft.batch.push_row(kind, index, token, position as u32, wants_logits);
+            let wants = sequence.wants(position, self.samples_on_device);
+            is_sampled = matches!(wants, Wants::Token(_));
+            draft.batch.push_row(kind, index, sequence.token_at(position), position as u32, wants);
         }
-        sequence.state = State::InFlight;
         let n_logits = draft.batch.logit_rows.len() - n_logits_before;
-        draft.chunks.push(Chunk { sequence: id, n_rows: end - start, n_logits });
+        let sampled = is_sampled.then(|| SampledAt {
+            slot_of_step: draft.batch.slot_of_step,
+            logit_row: draft.batch.logit_rows.len() as u32 - 1,
+        });
+        sequence.place(end, sampled);
+        draft.chunks.push(Chunk { sequence: id, n_rows: end - start, n_logits, is_sampled });
     }
 }

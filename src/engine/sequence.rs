@@ -1,24 +1,23 @@
 //! One request: its tokens, and how far they are computed.
 //!
-//! Invariant: tokens `0..n_cached` lie in the cache, in the blocks of `lease`; a sequence that waits has neither. Nothing
-//! is reported twice, however often the tokens are computed again.
+//! Invariant: tokens `0..n_cached` lie in the cache, in the blocks of `lease`, and `n_cached..n_placed` are in steps in
+//! flight; a sequence that waits has neither. A token that only the device knows is not among `tokens`. Nothing is reported
+//! twice, however often the tokens are computed again.
 
-use super::logprobs::{TokenLogprobs, log_softmax_at};
 use super::params::SamplingParams;
 use super::pools::Lease;
 use super::{ClientId, FinishReason, SequenceRequest};
-use crate::plan::batch::{BLOCK_TOKENS, RowKind};
+use crate::plan::batch::{BLOCK_TOKENS, RowKind, SampledAt, Token, Wants};
+use crate::plan::logprobs::{TokenLogprobs, log_softmax_at};
 
 /// Whether a sequence runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     /// It owns no blocks.
     Waiting,
-    /// It was admitted, and no row of it is in flight.
-    Ready,
-    /// A step with its rows is not yet retired.
-    InFlight,
-    /// The same, and it is to be dropped when that step retires.
+    /// It was admitted.
+    Running,
+    /// A step with its rows is not yet retired, and it is to be dropped when the last one is.
     Cancelled,
 }
 
@@ -39,6 +38,16 @@ pub(super) struct Sequence {
     n_found: Option<usize>,
     is_admission_reported: bool,
     n_cached: usize,
+    /// Tokens that are cached, or will be by steps in flight.
+    n_placed: usize,
+    /// Steps with its rows that are not retired.
+    n_in_flight: usize,
+    /// Tokens that steps in flight sample on the device: they follow those known.
+    n_ahead: usize,
+    /// Where the last of them lies.
+    last_ahead: Option<SampledAt>,
+    /// A step of it failed: nothing that later ones computed is worth anything.
+    is_broken: bool,
     /// Tokens before this one are computed as prefill rows: the prompt, and after a restart the output so far.
     prefill_end: usize,
     /// Prompts get rows in this order.
@@ -64,6 +73,11 @@ impl Sequence {
             n_found: None,
             is_admission_reported: false,
             n_cached: 0,
+            n_placed: 0,
+            n_in_flight: 0,
+            n_ahead: 0,
+            last_ahead: None,
+            is_broken: false,
             turn: 0,
             n_read: 0,
             // Nothing predicts the first token.
@@ -127,21 +141,71 @@ impl Sequence {
         self.state != State::Waiting
     }
 
+    /// Whether it runs, and will once its steps in flight have retired.
+    pub(super) fn runs_on(&self) -> bool {
+        self.state == State::Running && !self.is_broken
+    }
+
     /// Whether rows of it are in a step that is not retired.
     pub(super) fn is_in_flight(&self) -> bool {
-        matches!(self.state, State::InFlight | State::Cancelled)
+        self.n_in_flight > 0
+    }
+
+    /// Whether it runs and no row of it is in flight: only then can it lose its blocks.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.state == State::Running && self.n_in_flight == 0
+    }
+
+    /// Tokens that are cached, or will be by steps in flight.
+    pub(super) fn n_placed(&self) -> usize {
+        self.n_placed
+    }
+
+    /// Tokens, those included that only the device knows.
+    fn n_tokens(&self) -> usize {
+        self.tokens.len() + self.n_ahead
+    }
+
+    /// Whether its next token is one that only the device knows as yet.
+    pub(super) fn is_fed_by_device(&self) -> bool {
+        self.n_ahead > 0 && self.n_placed == self.tokens.len() + self.n_ahead - 1
+    }
+
+    /// Whether what the device samples for it ends it in any case, given how many tokens it may have in all.
+    pub(super) fn ends_in_flight(&self, max_tokens: usize) -> bool {
+        self.n_ahead > 0 && self.is_full(self.n_tokens(), max_tokens)
+    }
+
+    /// Whether its next token is there, on the host or on the device.
+    pub(super) fn has_next(&self, max_tokens: usize) -> bool {
+        self.runs_on() && self.n_placed < self.n_tokens() && !self.ends_in_flight(max_tokens)
+    }
+
+    /// The token at a position that was not placed yet.
+    pub(super) fn token_at(&self, position: usize) -> Token {
+        match self.tokens.get(position) {
+            Some(&token) => Token::Known(token),
+            None => Token::Sampled(self.last_ahead.expect("the device sampled it")),
+        }
     }
 
     /// What its next row is.
     pub(super) fn next_kind(&self) -> RowKind {
-        if self.n_cached < self.prefill_end { RowKind::Prefill } else { RowKind::Decode }
+        if self.n_placed < self.prefill_end { RowKind::Prefill } else { RowKind::Decode }
     }
 
-    /// Whether the logits of a position are of use: the next token's, or those of a prompt token not yet reported.
-    pub(super) fn wants_logits(&self, position: usize) -> bool {
+    /// What becomes of the logits of a position: the next token, or the log-probability of a prompt token not yet reported.
+    pub(super) fn wants(&self, position: usize, samples_on_device: bool) -> Wants {
         let next = position + 1;
         let is_unknown = |known: &Vec<_>| (known.len()..self.n_prompt).contains(&next);
-        next == self.tokens.len() || self.prompt_logprobs.as_ref().is_some_and(is_unknown)
+        if next < self.n_tokens() {
+            return self.prompt_logprobs.as_ref().is_some_and(is_unknown).into();
+        }
+        let place = next - self.n_prompt;
+        match samples_on_device && self.params.leave_logits(place) {
+            true => Wants::Token(self.params.sampling(place)),
+            false => Wants::Logits,
+        }
     }
 
     /// Whether it can do without the logits of what is cached, and would: not while those of its prompt are to be reported.
@@ -157,8 +221,8 @@ impl Sequence {
 
     /// It runs, and so many tokens are cached already.
     pub(super) fn begin(&mut self, n_cached: usize, now: u64) {
-        self.state = State::Ready;
-        self.n_cached = n_cached;
+        self.state = State::Running;
+        (self.n_cached, self.n_placed) = (n_cached, n_cached);
         self.seniority = self.seniority.min(now);
         if !self.is_admission_reported {
             self.n_found = Some(n_cached.min(self.n_prompt));
@@ -171,41 +235,70 @@ impl Sequence {
         self.n_found.take()
     }
 
-    /// End of the prefill chunk that starts at `n_cached`, within that many rows and rows with logits.
+    /// End of the prefill chunk that starts at `n_placed`, within that many rows and rows with logits.
     ///
     /// A chunk ends where a block or the prefill does. Only where not even the end of the first block is in reach, and
     /// `may_split_block`, does it end at once.
     pub(super) fn chunk_end(&self, max_rows: usize, max_logit_rows: usize, may_split_block: bool) -> usize {
-        let reach = self.n_cached.saturating_add(max_rows).min(self.prefill_end);
+        let reach = self.n_placed.saturating_add(max_rows).min(self.prefill_end);
         let mut n_logits = 0;
         let affordable = |&position: &usize| {
-            n_logits += usize::from(self.wants_logits(position));
+            n_logits += usize::from(self.wants(position, false) != Wants::Nothing);
             n_logits <= max_logit_rows
         };
-        let end = self.n_cached + (self.n_cached..reach).take_while(affordable).count();
+        let end = self.n_placed + (self.n_placed..reach).take_while(affordable).count();
         let block_end = end / BLOCK_TOKENS * BLOCK_TOKENS;
         if end == self.prefill_end {
             end
-        } else if block_end > self.n_cached {
+        } else if block_end > self.n_placed {
             block_end
         } else if may_split_block {
             end
         } else {
-            self.n_cached
+            self.n_placed
         }
     }
 
-    /// More tokens are cached.
-    pub(super) fn advance(&mut self, n_rows: usize) {
+    /// Its tokens up to `end` are in a step; where that samples the next one on the device, it lies at `sampled`.
+    pub(super) fn place(&mut self, end: usize, sampled: Option<SampledAt>) {
+        debug_assert!(end <= self.n_tokens(), "only tokens are computed");
+        self.n_placed = end;
+        self.n_in_flight += 1;
+        if sampled.is_some() {
+            self.n_ahead += 1;
+            self.last_ahead = sampled;
+        }
+    }
+
+    /// A step with rows of it was computed.
+    pub(super) fn land(&mut self, n_rows: usize) {
+        self.n_in_flight -= 1;
         self.n_cached += n_rows;
-        debug_assert!(self.n_cached <= self.tokens.len(), "only tokens are computed");
+        debug_assert!(self.n_cached <= self.n_placed, "only what is in a step is computed");
+    }
+
+    /// A step with rows of it failed.
+    pub(super) fn fall(&mut self) {
+        self.n_in_flight -= 1;
+        self.is_broken = true;
+    }
+
+    /// Steps with rows of it will never be heard of again.
+    pub(super) fn forget_steps(&mut self) {
+        self.n_in_flight = 0;
+    }
+
+    /// Whether a step of it failed.
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken
     }
 
     /// Nothing is cached any more; the tokens so far will be prefilled. The caller has taken the blocks.
     pub(super) fn rewind(&mut self) {
-        assert!(self.lease.is_empty(), "a sequence that waits owns no block");
+        assert!(self.lease.is_empty() && self.n_in_flight == 0, "a sequence that waits owns no block");
         self.state = State::Waiting;
-        self.n_cached = 0;
+        (self.n_cached, self.n_placed) = (0, 0);
+        (self.n_ahead, self.last_ahead, self.is_broken) = (0, None, false);
         self.prefill_end = self.tokens.len();
     }
 
@@ -229,9 +322,10 @@ impl Sequence {
         self.prompt_logprobs.take()
     }
 
-    /// It grew.
-    pub(super) fn push_token(&mut self, token: u32) {
+    /// It grew; by a token that the device knew before, where it sampled it.
+    pub(super) fn push_token(&mut self, token: u32, is_sampled: bool) {
         self.tokens.push(token);
+        self.n_ahead -= usize::from(is_sampled);
     }
 
     /// Whether its last token ends it, given how many tokens it may have in all. A stop goes before a length.
@@ -240,7 +334,13 @@ impl Sequence {
         if self.params.eog_ids.contains(last) || self.params.stop_token_ids.contains(last) {
             return Some(FinishReason::Stop);
         }
-        let is_at_limit = self.params.max_tokens.is_some_and(|limit| self.output().len() >= limit);
-        (is_at_limit || self.tokens.len() >= max_tokens).then_some(FinishReason::Length)
+        self.is_full(self.tokens.len(), max_tokens).then_some(FinishReason::Length)
+    }
+
+    /// Whether no token may follow so many.
+    fn is_full(&self, n_tokens: usize, max_tokens: usize) -> bool {
+        let is_at_limit =
+            self.params.max_tokens.is_some_and(|limit| n_tokens >= self.n_prompt.saturating_add(limit));
+        is_at_limit || n_tokens >= max_tokens
     }
 }

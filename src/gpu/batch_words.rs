@@ -3,14 +3,17 @@
 //! Invariant: decode rows start at 0, prefill rows at the next whole tile, and rows that only fill a tile have no slot.
 
 use super::layout::{Capacity, TILE_ROWS};
+use super::sampled_words::{self, SAMPLING_WORDS};
 use crate::plan::Sizes;
-use crate::plan::batch::{BLOCK_TOKENS, Batch};
+use crate::plan::batch::{BLOCK_TOKENS, Batch, Token};
 
 /// Query vectors of a workgroup of `attend_tiled`: a row's heads that share a key head, of some rows.
 pub const ATTENTION_QUERIES: usize = 32;
 
 const HEADER: usize = 16;
 const NO_SLOT: u32 = u32::MAX;
+/// `SAMPLED` of common.wgsl: the token lies where the device keeps what it samples.
+const SAMPLED: u32 = 1 << 31;
 
 /// Words that the largest batch takes.
 pub fn capacity_words(capacity: &Capacity, n_caches: usize) -> usize {
@@ -20,6 +23,7 @@ pub fn capacity_words(capacity: &Capacity, n_caches: usize) -> usize {
         + (2 + 2 * n_caches) * capacity.rows()
         + capacity.padded_logit_rows()
         + n_caches * tables
+        + capacity.logit_rows * SAMPLING_WORDS
         + attention_tiles
 }
 
@@ -44,7 +48,7 @@ pub fn attention_tiles(batch: &Batch, tile_rows: usize) -> impl Iterator<Item = 
 }
 
 /// Lays a batch out in `words`, which keeps its allocation from step to step.
-pub fn encode(batch: &Batch, n_caches: usize, tile_rows: usize, words: &mut Vec<u32>) {
+pub fn encode(batch: &Batch, capacity: &Capacity, n_caches: usize, tile_rows: usize, words: &mut Vec<u32>) {
     let first_prefill = batch.n_decode.next_multiple_of(TILE_ROWS);
     let n_rows = first_prefill + batch.n_prefill().next_multiple_of(TILE_ROWS);
     let activation_row =
@@ -69,13 +73,18 @@ pub fn encode(batch: &Batch, n_caches: usize, tile_rows: usize, words: &mut Vec<
     }
     for row in 0..batch.n_rows() {
         let to = activation_row(row);
-        words[tokens + to] = batch.tokens[row];
+        words[tokens + to] = match batch.tokens[row] {
+            Token::Known(token) => token,
+            Token::Sampled(at) => SAMPLED | sampled_words::place(at, capacity) as u32,
+        };
         words[positions + to] = batch.positions[row];
         for (cache, start) in starts[batch.sequences[row] as usize].iter().enumerate() {
             words[slots + cache * n_rows + to] = batch.slot(row, cache);
             words[tables + cache * n_rows + to] = *start;
         }
     }
+    let samplings = words.len();
+    sampled_words::encode(batch, capacity, words);
     let tiles = words.len();
     words.extend(attention_tiles(batch, tile_rows).flatten());
     let header = [
@@ -89,6 +98,8 @@ pub fn encode(batch: &Batch, n_caches: usize, tile_rows: usize, words: &mut Vec<
         tables,
         logit_rows,
         n_rows,
+        batch.n_sampled(),
+        samplings,
         tiles,
     ];
     for (word, value) in words.iter_mut().zip(header) {

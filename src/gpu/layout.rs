@@ -6,9 +6,10 @@ use std::ops::Range;
 
 use super::attend_text::RANGE;
 use super::lower::LowerError;
+use super::packed::GROUP_WORDS;
 use super::shader::Variant;
-use super::weights::row_bytes;
-use crate::plan::{KvType, Matrix, Op, Plan};
+use super::weights::{GROUP, row_bytes};
+use crate::plan::{KvType, Matrix, Op, Plan, Precision};
 
 /// Rows that start a tile: decode rows are padded to this, then come prefill rows.
 pub const TILE_ROWS: usize = 8;
@@ -89,6 +90,9 @@ pub struct Layout {
     pub logits_normed: Region,
     /// In [`Buffer::Outputs`]: (logit rows, vocab_size)
     pub logits: Region,
+    /// Regions that matmuls read, and where each lies in packed blocks: (rows, width / 32, [`GROUP_WORDS`]). A norm writes both
+    /// in [`Buffer::Inputs`]; others are packed from one buffer into another.
+    pub packed: [(Region, Region); 4],
     /// In the tables, one a vector of the plan.
     pub vectors: Vec<u32>,
     /// In the tables, one a rotary of the plan: (context, head_dim / 2, cos sin)
@@ -148,6 +152,18 @@ impl Layout {
         let mlp = outputs.take(rows * sizes.mlp_width);
         let logits_normed = inputs.take(logit_rows * sizes.width);
         let logits = outputs.take(logit_rows * sizes.vocab_size);
+        let words = |rows: usize, width: usize| match plan.precision {
+            Precision::Exact => 0,
+            Precision::Fast => rows * width / GROUP * GROUP_WORDS,
+        };
+        let beside_attended = if whole_heads { &mut inputs } else { &mut outputs };
+        let packed_attended = beside_attended.take(words(rows, attention));
+        let packed = [
+            (normed, inputs.take(words(rows, sizes.width))),
+            (attended, packed_attended),
+            (mlp, inputs.take(words(rows, sizes.mlp_width))),
+            (logits_normed, inputs.take(words(logit_rows, sizes.width))),
+        ];
         let mut tables = Starts::default();
         let vectors = plan.vectors.iter().map(|vector| tables.take(vector.len())).collect();
         let rotary_len = capacity.context * sizes.head_dim;
@@ -165,6 +181,7 @@ impl Layout {
             mlp,
             logits_normed,
             logits,
+            packed,
             vectors,
             rotaries,
             hidden_bytes: hidden.bytes(),
@@ -216,6 +233,17 @@ fn most_spans(plan: &Plan, capacity: &Capacity, n_ranges: usize) -> usize {
 /// does a scale that they share in the cache.
 pub(super) fn takes_whole_heads(plan: &Plan, op: &Op) -> bool {
     matches!(op, Op::ProjectQkv { head_norms, .. } if head_norms.is_some() || plan.kv == KvType::Q8)
+}
+
+impl Layout {
+    /// Where what lies in `region` lies in packed blocks.
+    ///
+    /// # Panics
+    /// If no matmul reads the region.
+    pub fn packed(&self, region: Region) -> Region {
+        let found = self.packed.iter().find(|(plain, _)| *plain == region);
+        found.expect("matmuls read what norms, attention and the MLP made").1
+    }
 }
 
 fn has(plan: &Plan, is_wanted: impl Fn(&Op) -> bool) -> bool {

@@ -2,12 +2,15 @@
 //!
 //! Invariant: a dispatch reads one activation buffer and writes another, so that reads are whole vectors.
 
+mod fast;
 mod ops;
+mod sample;
 
 use super::layout::{Buffer, Layout, Segment, segments};
 use super::shader::{ShaderKey, Variant};
 use super::tuning::{Cut, Tuning};
 use super::weights::is_decoded;
+use crate::format::block::BlockType;
 use crate::format::decode::decoded_names;
 use crate::plan::{MatrixId, Op, Plan};
 
@@ -20,6 +23,8 @@ pub enum Rows {
     Prefill,
     /// Rows that want logits.
     Logits,
+    /// Of these, rows whose token the device chooses.
+    Sampled,
 }
 
 /// How the workgroups of a dispatch cover its outputs and rows.
@@ -34,6 +39,20 @@ pub enum Grid {
     Pairs {
         /// Pairs a row.
         n_pairs: u32,
+    },
+    /// The same for packed activations.
+    PackedPairs {
+        /// Pairs a row.
+        n_pairs: u32,
+        /// What they are made of.
+        block: BlockType,
+    },
+    /// So many items a workgroup, rows in y by the tile.
+    TiledRows {
+        /// Items a row.
+        n_items: u32,
+        /// Items a workgroup.
+        items: u32,
     },
     /// So many items a workgroup, rows in y by so many a workgroup.
     Groups {
@@ -131,6 +150,8 @@ pub struct Constants {
     pub is_layer_norm: u32,
     pub norm_bias: u32,
     pub n_ranges: u32,
+    pub plain: u32,
+    pub unused: [u32; 3],
 }
 
 /// `NONE` of common.wgsl.
@@ -195,6 +216,8 @@ pub struct Target {
     pub tuning: Tuning,
     /// Largest binding of a matrix in bytes.
     pub max_matrix_bytes: u64,
+    /// Whether it chooses tokens.
+    pub samples: bool,
 }
 
 /// A plan for one device.
@@ -210,7 +233,8 @@ pub struct Lowered {
 pub fn lower(plan: &Plan, layout: &Layout, target: Target) -> Result<Lowered, LowerError> {
     check(plan)?;
     let segments = split_matrices(plan, target)?;
-    let dispatches = ops::dispatches(plan, layout, target, &segments);
+    let mut dispatches = ops::dispatches(plan, layout, target, &segments);
+    dispatches.extend(target.samples.then(|| sample::dispatch(plan, layout)));
     Ok(Lowered { dispatches, segments })
 }
 

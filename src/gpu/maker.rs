@@ -10,7 +10,7 @@ use super::lower::{Constants, Dispatch, Grid, Rows};
 use super::pipelines::{Pipeline, Pipelines};
 use super::shader::ShaderKey;
 use super::weights::device_bytes;
-use super::{Gpu, GpuError, batch_words};
+use super::{Gpu, GpuError, batch_words, sampled_words};
 use crate::plan::Plan;
 use crate::plan::batch::BLOCK_TOKENS;
 
@@ -52,8 +52,8 @@ pub(super) struct Activations {
     pub(super) outputs: wgpu::Buffer,
     /// Bound where a dispatch reads no weights.
     no_weights: wgpu::Buffer,
-    /// Bound where a dispatch has no cache.
-    no_kv: wgpu::Buffer,
+    /// What steps in flight sampled, bound where a dispatch has no cache.
+    pub(super) sampled: wgpu::Buffer,
 }
 
 impl Activations {
@@ -138,7 +138,9 @@ impl Maker<'_> {
         n_caches: usize,
     ) -> Result<Activations, GpuError> {
         let batch_bytes = (batch_words::capacity_words(capacity, n_caches) * 4) as u64;
+        let sampled_bytes = (sampled_words::capacity_words(capacity) * 4) as u64;
         let needed = batch_bytes
+            + sampled_bytes
             + layout.tables_bytes
             + layout.hidden_bytes
             + layout.inputs_bytes
@@ -152,7 +154,7 @@ impl Maker<'_> {
             inputs: maker.buffer("inputs", layout.inputs_bytes, storage | wgpu::BufferUsages::COPY_SRC),
             outputs: maker.buffer("outputs", layout.outputs_bytes, storage | wgpu::BufferUsages::COPY_SRC),
             no_weights: maker.buffer("no weights", 16, storage),
-            no_kv: maker.buffer("no cache", 16, storage),
+            sampled: maker.buffer("sampled", sampled_bytes, storage | wgpu::BufferUsages::COPY_SRC),
         });
         made.await
     }
@@ -190,7 +192,7 @@ impl Maker<'_> {
         kv: &[wgpu::Buffer],
     ) -> (Vec<Compiled>, Pipelines) {
         let layout = bind_group_layout(&self.gpu.device);
-        let mut pipelines = Pipelines::new(&self.gpu.device, &layout);
+        let mut pipelines = Pipelines::new(self.gpu, &layout);
         let stride =
             u64::from(self.gpu.limits.min_uniform_buffer_offset_alignment.max(CONSTANTS_BYTES as u32));
         let mut bytes = vec![0; dispatches.len() * stride as usize];
@@ -206,15 +208,15 @@ impl Maker<'_> {
             let quants = weights.map_or(&activations.no_weights, |weights| &weights.quants);
             let scales =
                 weights.and_then(|weights| weights.scales.as_ref()).unwrap_or(&activations.no_weights);
-            let kv = match (dispatch.layer, dispatch.positions) {
-                (Some(layer), _) => &kv[layer],
-                (None, Some(id)) => &matrices[id.0][0].quants,
-                (None, None) => &activations.no_kv,
+            let kv = dispatch.layer.map_or(&activations.sampled, |layer| &kv[layer]);
+            let inputs = match dispatch.positions {
+                Some(id) => &matrices[id.0][0].quants,
+                None => activations.buffer(dispatch.inputs),
             };
             let buffers = [
                 &activations.batch,
                 &activations.tables,
-                activations.buffer(dispatch.inputs),
+                inputs,
                 activations.buffer(dispatch.outputs),
                 quants,
                 scales,

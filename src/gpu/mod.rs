@@ -26,7 +26,10 @@ mod matvec_text;
 pub mod model;
 #[cfg(feature = "native")]
 mod noop;
+pub mod packed;
 mod pipelines;
+mod readback;
+mod sampled_words;
 mod serial_tile;
 pub mod shader;
 pub mod timings;
@@ -116,7 +119,10 @@ pub struct Gpu {
     summary: AdapterSummary,
     variant: Variant,
     tuning: Tuning,
+    /// As a test wants it.
+    samples: Option<bool>,
     max_matrix_bytes: u64,
+    has_dot4: bool,
     fault: Arc<Mutex<Option<GpuError>>>,
     live: Arc<Live>,
 }
@@ -139,7 +145,9 @@ impl Gpu {
             }
             Some(name) => named_adapter(&instance, name).await?,
         };
-        Self::from_adapter(adapter, None).await
+        let dot4 = wgpu::WgslLanguageFeatures::Packed4x8IntegerDotProduct;
+        let has_dot4 = instance.wgsl_language_features().contains(dot4);
+        Ok(Self { has_dot4, ..Self::from_adapter(adapter, None).await? })
     }
 
     /// Opens a device on an adapter, with limits other than its own where a test wants less.
@@ -175,8 +183,19 @@ impl Gpu {
         let tuning = AdapterClass::of(&summary.name, info.device_type).tuning();
         let limits = device.limits();
         let max_matrix_bytes = max_binding_bytes(&limits);
-        let live = Arc::default();
-        Ok(Self { device, queue, limits, summary, variant, tuning, max_matrix_bytes, fault, live })
+        Ok(Self {
+            device,
+            queue,
+            limits,
+            summary,
+            variant,
+            tuning,
+            samples: None,
+            max_matrix_bytes,
+            has_dot4: cfg!(not(target_arch = "wasm32")),
+            fault,
+            live: Arc::default(),
+        })
     }
 
     /// Chooses the kernels of another kind of adapter: all must be right on every adapter.
@@ -196,6 +215,16 @@ impl Gpu {
     /// How work is cut.
     pub fn tuning(&self) -> Tuning {
         self.tuning
+    }
+
+    /// Chooses tokens, or leaves that to the host: both must be right on every adapter.
+    pub fn with_sampling(self, samples: bool) -> Self {
+        Self { samples: Some(samples), ..self }
+    }
+
+    /// Whether it chooses tokens. Where the processor imitates a GPU the host does that as fast, and logits need not travel.
+    pub fn samples(&self) -> bool {
+        self.samples.unwrap_or(self.variant != Variant::Serial)
     }
 
     /// Whether kernels may use subgroups.
@@ -237,7 +266,7 @@ impl Gpu {
     /// What lowering has to know.
     pub fn target(&self) -> Target {
         let Self { variant, tuning, max_matrix_bytes, .. } = *self;
-        Target { variant, tuning, max_matrix_bytes }
+        Target { variant, tuning, max_matrix_bytes, samples: self.samples() }
     }
 
     /// Largest buffer in bytes.
@@ -267,7 +296,7 @@ impl Gpu {
         self.queue.on_submitted_work_done(move || {
             let _ = done.send(());
         });
-        self.drive()?;
+        self.drive(None)?;
         if finished.await.is_err() {
             return Err(self.lost("it stopped answering while it was waited for"));
         }

@@ -6,22 +6,20 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use futures_channel::oneshot;
-
 use super::buffers::Buffers;
 use super::layout::{Buffer, Capacity, Layout, n_spans};
 use super::lower::{Grid, Rows, lower};
 use super::maker::{Activations, Compiled, Maker, MatrixBuffers};
 use super::pipelines::{Pipelines, tile_idx};
+use super::readback::{Mapping, Readback};
+use super::sampled_words::{self, SAMPLED_WORDS};
 use super::serial_tile::pairs_for;
 use super::shader::{GRID_LIMIT, TILES, TileSize, Variant, WORKGROUP, tile_for};
 use super::weights::{device_bytes, file_row_bytes, repack};
-use super::{Gpu, GpuError, batch_words};
-use crate::plan::batch::{BLOCK_TOKENS, Batch};
-use crate::plan::{Device, MatrixId, Plan, Ticket, VectorId};
-
-/// Steps that may be submitted and not yet read.
-pub const STEPS_IN_FLIGHT: usize = 2;
+use super::{Gpu, GpuError, batch_words, packed};
+use crate::plan::batch::{BLOCK_TOKENS, Batch, STEPS_IN_FLIGHT, SampledAt};
+use crate::plan::sample::Sampling;
+use crate::plan::{Device, MatrixId, Plan, StepOutput, Ticket, VectorId};
 
 /// What steps cost the host, counted since loading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,7 +50,7 @@ pub struct GpuModel {
     cache_blocks: Vec<usize>,
     weight_bytes: u64,
     activations: Activations,
-    readbacks: Vec<wgpu::Buffer>,
+    readbacks: Vec<Readback>,
     words: Vec<u32>,
     /// Of the batch that was written last.
     n_attention_tiles: u32,
@@ -68,11 +66,14 @@ pub struct GpuModel {
 #[derive(Debug)]
 struct InFlight {
     ticket: Ticket,
-    readback: usize,
-    n_values: usize,
-    /// Bytes that are mapped.
-    end: u64,
-    mapped: Mapped,
+    /// How each row with logits was sampled: (logit rows)
+    samplings: Vec<Option<Sampling>>,
+    mapping: Mapping,
+}
+
+/// Bytes that a step's results take on their way back, at most.
+pub fn readback_bytes(capacity: &Capacity, vocab_size: usize) -> u64 {
+    (capacity.padded_logit_rows() * vocab_size + capacity.logit_rows * SAMPLED_WORDS) as u64 * 4
 }
 
 impl GpuModel {
@@ -105,10 +106,10 @@ impl GpuModel {
         let activations = maker.activations(&layout, &capacity, plan.caches.len()).await?;
         let (kv, cache_blocks) = maker.kv(&plan, &capacity, kv_tokens).await?;
         let (compiled, pipelines) = maker.compile(&plan, &lowered.dispatches, &activations, &matrices, &kv);
-        let readback_bytes = (capacity.padded_logit_rows() * plan.sizes.vocab_size * 4) as u64;
+        let readback_bytes = readback_bytes(&capacity, plan.sizes.vocab_size);
         let usage = wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ;
-        let readbacks =
-            (0..STEPS_IN_FLIGHT).map(|_| maker.buffer("readback", readback_bytes, usage)).collect();
+        let readback = |_| Readback::new(maker.buffer("readback", readback_bytes, usage));
+        let readbacks = (0..STEPS_IN_FLIGHT).map(readback).collect();
         let counters = Counters { gpu_objects: maker.n_objects, ..Counters::default() };
         let buffers = maker.buffers;
         let model = Self {
@@ -239,7 +240,9 @@ impl GpuModel {
         let copy = self.gpu.device.create_buffer(&descriptor);
         let mut encoder = self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         encoder.copy_buffer_to_buffer(source, 0, &copy, 0, source.size());
-        self.run_and_read(encoder, &copy).await
+        let submission = self.gpu.queue.submit([encoder.finish()]);
+        let mapping = Readback::new(copy).map(source.size(), submission);
+        mapping.take(&self.gpu, |words| bytemuck::cast_slice(words).to_vec()).await
     }
 
     /// How many rows a step may have.
@@ -323,21 +326,9 @@ impl GpuModel {
         let mut words = std::mem::take(&mut self.words);
         let tile_rows = batch_words::attention_tile_rows(&self.plan.sizes);
         self.n_attention_tiles = batch_words::attention_tiles(batch, tile_rows).count() as u32;
-        batch_words::encode(batch, self.plan.caches.len(), tile_rows, &mut words);
+        batch_words::encode(batch, &self.capacity, self.plan.caches.len(), tile_rows, &mut words);
         self.gpu.queue.write_buffer(&self.activations.batch, 0, bytemuck::cast_slice(&words));
         self.words = words;
-    }
-
-    /// Submits what ends with a copy to `readback`, and reads it.
-    pub(super) async fn run_and_read(
-        &self,
-        encoder: wgpu::CommandEncoder,
-        readback: &wgpu::Buffer,
-    ) -> Result<Vec<f32>, GpuError> {
-        self.gpu.queue.submit([encoder.finish()]);
-        let mapped = map(readback, readback.size());
-        self.gpu.drive()?;
-        self.gpu.take(readback, readback.size(), mapped).await
     }
 }
 
@@ -346,106 +337,104 @@ pub(super) fn n_rows(batch: &Batch, rows: Rows) -> usize {
         Rows::Decode => batch.n_decode,
         Rows::Prefill => batch.n_prefill(),
         Rows::Logits => batch.logit_rows.len(),
+        Rows::Sampled => batch.n_sampled(),
     }
+}
+
+impl GpuModel {
+    /// Copies what the host reads of a step, and returns how many bytes that is: logits row by row, then what is sampled.
+    fn copy_results(&self, batch: &Batch, to: &wgpu::Buffer, encoder: &mut wgpu::CommandEncoder) -> u64 {
+        let row_bytes = self.plan.sizes.vocab_size as u64 * 4;
+        let logits = u64::from(self.layout.logits.start) * 4;
+        let mut end = 0;
+        let mut first = 0;
+        for rows in batch.samplings.chunk_by(|a, b| a.is_some() == b.is_some()) {
+            if rows[0].is_none() {
+                let n_bytes = rows.len() as u64 * row_bytes;
+                let from = logits + first * row_bytes;
+                encoder.copy_buffer_to_buffer(&self.activations.outputs, from, to, end, n_bytes);
+                end += n_bytes;
+            }
+            first += rows.len() as u64;
+        }
+        if batch.n_sampled() > 0 {
+            let slot = SampledAt { slot_of_step: batch.slot_of_step, logit_row: 0 };
+            let from = sampled_words::place(slot, &self.capacity) as u64 * 4;
+            let n_bytes = (batch.logit_rows.len() * SAMPLED_WORDS * 4) as u64;
+            encoder.copy_buffer_to_buffer(&self.activations.sampled, from, to, end, n_bytes);
+            end += n_bytes;
+        }
+        if end == 0 {
+            // Mapping waits only for work that uses the buffer.
+            encoder.copy_buffer_to_buffer(&self.activations.outputs, logits, to, 0, 4);
+            end = 4;
+        }
+        end
+    }
+}
+
+/// A step's results from what [`GpuModel::copy_results`] copied.
+fn output_of(words: &[u32], samplings: &[Option<Sampling>], vocab_size: usize) -> StepOutput {
+    let n_host_rows = samplings.iter().filter(|sampling| sampling.is_none()).count();
+    let (logits, sampled) = words.split_at(n_host_rows * vocab_size);
+    let rows = sampled.chunks_exact(SAMPLED_WORDS).zip(samplings);
+    let decode = |(words, sampling): (&[u32], &Option<Sampling>)| {
+        sampling.map(|sampling| sampled_words::decode(words, sampling.n_logprobs, vocab_size))
+    };
+    StepOutput { logits: bytemuck::cast_slice(logits).to_vec(), sampled: rows.filter_map(decode).collect() }
 }
 
 impl Device for GpuModel {
     type Error = GpuError;
 
+    fn samples(&self) -> bool {
+        self.gpu.samples()
+    }
+
     fn submit(&mut self, batch: &Batch) -> Ticket {
-        assert!(self.in_flight.len() < STEPS_IN_FLIGHT, "a step is read before a third is submitted");
         assert!(
             batch.n_decode <= self.capacity.decode_rows && batch.n_prefill() <= self.capacity.prefill_rows
         );
         assert!(batch.logit_rows.len() <= self.capacity.logit_rows, "the scheduler knows the capacity");
+        assert!(batch.n_sampled() == 0 || self.samples(), "the scheduler knows who samples");
         self.write_batch(batch);
+        let readback = self.readbacks.iter().find(|readback| readback.is_free());
+        let readback = readback.expect("a step is read before a third is submitted");
 
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        let readback = (ticket.0 % STEPS_IN_FLIGHT as u64) as usize;
-        let n_values = batch.logit_rows.len() * self.plan.sizes.vocab_size;
-        // A step without logits copies one value: mapping waits only for work that uses the buffer.
-        let end = (n_values as u64 * 4).max(4);
         let n_submits = if batch.n_prefill() > 0 { self.prefill_submits } else { 1 };
         let mut counters = self.counters;
         counters.steps += 1;
         counters.host_writes += 1;
-        let pieces = self.compiled.chunks(self.compiled.len().div_ceil(n_submits));
-        let n_pieces = pieces.len();
-        for (i, piece) in pieces.enumerate() {
+        let mut pieces = self.compiled.chunks(self.compiled.len().div_ceil(n_submits)).peekable();
+        let mapping = loop {
+            let piece = pieces.next().expect("a plan has dispatches");
             let mut encoder =
                 self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
             counters.dispatches += self.record(batch, piece, &mut encoder);
-            if i + 1 == n_pieces {
-                let offset = u64::from(self.layout.logits.start) * 4;
-                encoder.copy_buffer_to_buffer(
-                    &self.activations.outputs,
-                    offset,
-                    &self.readbacks[readback],
-                    0,
-                    end,
-                );
-            }
-            self.gpu.queue.submit([encoder.finish()]);
+            let is_last = pieces.peek().is_none();
+            let end = if is_last { self.copy_results(batch, &readback.buffer, &mut encoder) } else { 0 };
+            let submission = self.gpu.queue.submit([encoder.finish()]);
             counters.submits += 1;
-        }
+            if is_last {
+                break readback.map(end, submission);
+            }
+        };
         self.counters = counters;
-
-        let mapped = map(&self.readbacks[readback], end);
-        self.in_flight.push_back(InFlight { ticket, readback, n_values, end, mapped });
+        self.in_flight.push_back(InFlight { ticket, samplings: batch.samplings.clone(), mapping });
         ticket
     }
 
-    async fn read(&mut self, ticket: Ticket) -> Result<Vec<f32>, GpuError> {
-        let step = self.in_flight.pop_front().expect("a ticket is read once");
-        assert_eq!(step.ticket, ticket, "tickets are read in their order");
-        self.gpu.drive()?;
-        let mut logits = self.gpu.take(&self.readbacks[step.readback], step.end, step.mapped).await?;
-        logits.truncate(step.n_values);
-        Ok(logits)
-    }
-}
-
-type Mapped = oneshot::Receiver<Result<(), wgpu::BufferAsyncError>>;
-
-/// Asks for the first `end` bytes of a buffer.
-fn map(buffer: &wgpu::Buffer, end: u64) -> Mapped {
-    let (done, mapped) = oneshot::channel();
-    buffer.slice(..end).map_async(wgpu::MapMode::Read, move |result| {
-        // Nobody waits for a step whose model is gone.
-        let _ = done.send(result);
-    });
-    mapped
-}
-
-impl Gpu {
-    /// Waits for what [`map`] asked for, copies it and gives the buffer back.
-    async fn take(&self, buffer: &wgpu::Buffer, end: u64, mapped: Mapped) -> Result<Vec<f32>, GpuError> {
-        let mapped = mapped.await;
-        if let Some(fault) = self.fault() {
-            return Err(fault);
-        }
-        let view = match mapped {
-            Ok(Ok(())) => buffer.slice(..end).get_mapped_range().ok(),
-            _ => None,
-        };
-        let Some(view) = view else { return Err(self.lost("a step's result could not be read")) };
-        let values = bytemuck::cast_slice(&view).to_vec();
-        drop(view);
-        buffer.unmap();
-        Ok(values)
-    }
-
-    /// Natively lets callbacks run once all submitted work is done; a browser does that by itself.
-    pub(super) fn drive(&self) -> Result<(), GpuError> {
-        match self.device.poll(wgpu::PollType::wait_indefinitely()) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(self.lost(&error.to_string())),
-        }
-    }
-
-    pub(super) fn lost(&self, reason: &str) -> GpuError {
-        self.fault().unwrap_or_else(|| GpuError::Lost { reason: reason.into() })
+    fn read(
+        &mut self,
+        ticket: Ticket,
+    ) -> impl Future<Output = Result<StepOutput, GpuError>> + 'static + use<> {
+        let InFlight { ticket: oldest, samplings, mapping } =
+            self.in_flight.pop_front().expect("a ticket is read once");
+        assert_eq!(oldest, ticket, "tickets are read in their order");
+        let (gpu, vocab_size) = (Rc::clone(&self.gpu), self.plan.sizes.vocab_size);
+        async move { mapping.take(&gpu, |words| output_of(words, &samplings, vocab_size)).await }
     }
 }
 
@@ -458,6 +447,14 @@ fn workgroups(grid: Grid, n_rows: u32, by_tile: usize, decode_positions: &[u32])
         Grid::Pairs { n_pairs } => {
             let x = n_pairs.div_ceil(pairs_for(tile)).div_ceil(WORKGROUP);
             (by_tile, [x, n_rows.div_ceil(tile), 1])
+        }
+        Grid::PackedPairs { n_pairs, block } => {
+            let x = n_pairs.div_ceil(packed::pairs_for(block, tile)).div_ceil(packed::SERIAL_WORKGROUP);
+            (by_tile, [x, n_rows.div_ceil(tile), 1])
+        }
+        Grid::TiledRows { n_items, items } => {
+            let (x, z) = wide(n_items.div_ceil(items));
+            (by_tile, [x, n_rows.div_ceil(tile), z])
         }
         Grid::Groups { n_items, items, rows } => {
             let (x, z) = wide(n_items.div_ceil(items));

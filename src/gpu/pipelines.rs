@@ -6,6 +6,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use super::Gpu;
 use super::model::GpuModel;
 use super::shader::{Matvec, ShaderKey, TILES, TileSize};
 
@@ -27,6 +28,7 @@ impl Pipeline {
 #[derive(Debug)]
 pub(super) struct Pipelines {
     device: wgpu::Device,
+    has_dot4: bool,
     layout: wgpu::PipelineLayout,
     by_key: HashMap<ShaderKey, Rc<Pipeline>>,
     /// Not made yet.
@@ -34,13 +36,19 @@ pub(super) struct Pipelines {
 }
 
 impl Pipelines {
-    pub(super) fn new(device: &wgpu::Device, bind_group_layout: &wgpu::BindGroupLayout) -> Self {
-        let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+    pub(super) fn new(gpu: &Gpu, bind_group_layout: &wgpu::BindGroupLayout) -> Self {
+        let layout = gpu.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
             label: Some("pagelm"),
             bind_group_layouts: &[Some(bind_group_layout)],
             ..Default::default()
         });
-        Self { device: device.clone(), layout, by_key: HashMap::new(), left: Vec::new() }
+        Self {
+            device: gpu.device.clone(),
+            has_dot4: gpu.has_dot4,
+            layout,
+            by_key: HashMap::new(),
+            left: Vec::new(),
+        }
     }
 
     /// A matmul's pipelines, one a tile or tile size, or the one of another kernel.
@@ -55,6 +63,9 @@ impl Pipelines {
             ShaderKey::MatmulTiled(block, emit, _) => [TileSize::Small, TileSize::Large]
                 .map(|size| self.one(ShaderKey::MatmulTiled(block, emit, size)))
                 .to_vec(),
+            ShaderKey::MatmulFast(variant, block, _, emit) => {
+                TILES.map(|tile| self.one(ShaderKey::MatmulFast(variant, block, tile, emit))).to_vec()
+            }
             other => vec![self.one(other)],
         }
     }
@@ -94,7 +105,7 @@ impl Pipelines {
     fn make(&self, pipeline: &Pipeline) {
         let key = pipeline.key;
         let label = Some(key.entry_point());
-        let source = wgpu::ShaderSource::Wgsl(key.source().into());
+        let source = wgpu::ShaderSource::Wgsl(key.source(self.has_dot4).into());
         let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor { label, source });
         pipeline.made.get_or_init(|| {
             self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
@@ -146,7 +157,7 @@ pub(super) fn tile_idx(pipelines: &[Rc<Pipeline>], tile: u32) -> usize {
 /// decode kernels too; compiling all tiles of eight rows takes SwiftShader as long as reading 100 tokens, so four rows begin.
 fn is_first(key: ShaderKey) -> bool {
     match key {
-        ShaderKey::Matmul(_, tile, _) => matches!(tile, 1 | 4),
+        ShaderKey::Matmul(_, tile, _) | ShaderKey::MatmulFast(_, _, tile, _) => matches!(tile, 1 | 4),
         ShaderKey::Matvec(matvec) => matvec.tile == 1,
         _ => true,
     }

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use super::tuning::{CLASSES, Cut};
-use super::{attend_text, attention_sums, matvec_text, serial_tile};
+use super::{attend_text, attention_sums, matvec_text, packed, serial_tile};
 use crate::format::block::BlockType;
 /// Block types that kernels decode: all that the processor does.
 pub use crate::format::decode::DECODED as BLOCK_TYPES;
@@ -125,8 +125,16 @@ pub enum ShaderKey {
     Matmul(BlockType, u32, Emit),
     /// The same, workgroups sharing the columns of outputs: decode and logits on real GPUs.
     Matvec(Matvec),
+    /// Activations to packed bytes.
+    Quantize,
+    /// A norm of the stream, packed.
+    NormFast(Variant),
+    /// A matmul of packed activations in tiles of 1, 2, 4 or 8 rows: `fast`.
+    MatmulFast(Variant, BlockType, u32, Emit),
     /// A matmul that stages its sides in workgroup memory: prefill on real GPUs.
     MatmulTiled(BlockType, Emit, TileSize),
+    /// The choice of a token from logits; where barriers cost too much the host makes it.
+    Sample,
 }
 
 impl ShaderKey {
@@ -147,20 +155,36 @@ impl ShaderKey {
             Self::Matvec(_) => "matvec",
             Self::MatmulTiled(.., TileSize::Small) => "matmul_tiled",
             Self::MatmulTiled(.., TileSize::Large) => "matmul_tiled_large",
+            Self::Quantize => "quantize",
+            Self::NormFast(Variant::Serial) => "norm_serial",
+            Self::NormFast(_) => "norm_reduce_fast",
+            Self::MatmulFast(Variant::Serial, ..) => "matmul_serial",
+            Self::MatmulFast(..) => "matmul_reduce_fast",
+            Self::Sample => "sample_reduce",
         }
     }
 
-    /// The whole text.
-    pub fn source(self) -> String {
+    /// The whole text; `has_dot4` tells whether the device's WGSL has `dot4I8Packed`.
+    pub fn source(self, has_dot4: bool) -> String {
+        let workgroup = match self {
+            Self::MatmulFast(Variant::Serial, ..) => packed::SERIAL_WORKGROUP,
+            _ => WORKGROUP,
+        };
+        let input = if matches!(self, Self::MatmulFast(..)) { "vec4<u32>" } else { "vec4<f32>" };
+        let output = if matches!(self, Self::Quantize | Self::NormFast(_)) { "u32" } else { "f32" };
         let mut text =
-            format!("const WORKGROUP: u32 = {WORKGROUP}u;\nconst GRID_LIMIT: u32 = {GRID_LIMIT}u;\n");
+            format!("const WORKGROUP: u32 = {workgroup}u;\nconst GRID_LIMIT: u32 = {GRID_LIMIT}u;\n");
+        text.push_str(&format!("alias Input = {input};\nalias Output = {output};\n"));
+        if matches!(self, Self::Quantize | Self::NormFast(_) | Self::MatmulFast(..)) {
+            text.push_str(&format!("const GROUP_WORDS: u32 = {}u;\n", packed::GROUP_WORDS));
+        }
         if let Some(head_dim) = self.head_dim() {
             text.push_str(&format!("const HEAD_DIM: u32 = {head_dim}u;\n"));
         }
         if matches!(self, Self::AttendSplit(..) | Self::AttendMerge(_)) {
             text.push_str(&format!("const RANGE: u32 = {}u;\n", attend_text::RANGE));
         }
-        for piece in self.pieces() {
+        for piece in self.pieces(has_dot4) {
             text.push('\n');
             text.push_str(&piece);
         }
@@ -176,22 +200,36 @@ impl ShaderKey {
             | Self::AttendMerge(head_dim)
             | Self::Matmul(_, _, Emit::Qkv { head_dim, .. })
             | Self::Matvec(Matvec { emit: Emit::Qkv { head_dim, .. }, .. })
+            | Self::MatmulFast(_, _, _, Emit::Qkv { head_dim, .. })
             | Self::MatmulTiled(_, Emit::Qkv { head_dim, .. }, _) => Some(head_dim),
-            Self::Embed(..) | Self::Norm(_) | Self::Matmul(..) | Self::Matvec(_) | Self::MatmulTiled(..) => {
-                None
-            }
+            Self::Embed(..) | Self::Norm(_) | Self::NormFast(_) | Self::Quantize | Self::Sample => None,
+            Self::Matmul(..) | Self::Matvec(_) | Self::MatmulFast(..) | Self::MatmulTiled(..) => None,
         }
     }
 
-    fn pieces(self) -> Vec<Cow<'static, str>> {
-        let made = match self {
-            Self::Matmul(_, tile, _) => Some(serial_tile::text(tile)),
-            Self::Matvec(Matvec { tile, norm, cut, .. }) => Some(matvec_text::text(cut, tile, norm)),
-            Self::AttendSplit(_, _, n_heads) => Some(attend_text::text(n_heads)),
-            Self::AttendTiled(_, head_dim) => Some(attention_sums::text(head_dim)),
-            _ => None,
-        };
-        self.files().into_iter().map(Cow::Borrowed).chain(made.map(Cow::Owned)).collect()
+    fn pieces(self, has_dot4: bool) -> Vec<Cow<'static, str>> {
+        let mut pieces: Vec<_> = self.files().into_iter().map(Cow::Borrowed).collect();
+        match self {
+            Self::Matmul(_, tile, _) => pieces.push(Cow::Owned(serial_tile::text(tile))),
+            Self::Matvec(Matvec { tile, norm, cut, .. }) => {
+                pieces.push(Cow::Owned(matvec_text::text(cut, tile, norm)));
+            }
+            Self::AttendSplit(_, _, n_heads) => pieces.push(Cow::Owned(attend_text::text(n_heads))),
+            Self::AttendTiled(_, head_dim) => pieces.push(Cow::Owned(attention_sums::text(head_dim))),
+            Self::MatmulFast(variant, block, tile, _) => {
+                pieces.push(Cow::Borrowed(match has_dot4 {
+                    true => include_str!("kernels/dot4.wgsl"),
+                    false => include_str!("kernels/dot4_by_hand.wgsl"),
+                }));
+                pieces.push(Cow::Owned(packed::codes_text(block)));
+                pieces.push(Cow::Owned(match variant {
+                    Variant::Serial => packed::serial_text(block, tile),
+                    _ => format!("const TILE: u32 = {tile}u;\n"),
+                }));
+            }
+            _ => {}
+        }
+        pieces
     }
 
     /// Whether its invocations find workgroup memory at zero; other kernels write before they read.
@@ -207,8 +245,29 @@ impl ShaderKey {
                 pieces.push(position_text(positions));
                 pieces.push(include_str!("kernels/embed.wgsl"));
             }
+            Self::Quantize => pieces
+                .extend([include_str!("kernels/quantize_block.wgsl"), include_str!("kernels/quantize.wgsl")]),
+            Self::NormFast(variant) => {
+                pieces.push(include_str!("kernels/source_row.wgsl"));
+                pieces.push(include_str!("kernels/quantize_block.wgsl"));
+                pieces.push(include_str!("kernels/norm_quantize.wgsl"));
+                pieces.push(match variant {
+                    Variant::Serial => include_str!("kernels/norm_serial.wgsl"),
+                    _ => include_str!("kernels/norm_reduce_fast.wgsl"),
+                });
+            }
+            Self::MatmulFast(variant, block, _, emit) => {
+                pieces.extend(block_texts(block));
+                push_emit(&mut pieces, emit);
+                pieces.push(match variant {
+                    // What it sums is made, not read.
+                    Variant::Serial => include_str!("kernels/matmul_serial.wgsl"),
+                    _ => include_str!("kernels/matmul_reduce_fast.wgsl"),
+                });
+            }
             Self::Norm(variant) => {
                 pieces.push(include_str!("kernels/source_row.wgsl"));
+                pieces.push(include_str!("kernels/norm_store.wgsl"));
                 pieces.push(match variant {
                     Variant::Serial => include_str!("kernels/norm_serial.wgsl"),
                     _ => include_str!("kernels/norm_reduce.wgsl"),
@@ -272,6 +331,10 @@ impl ShaderKey {
                     TileSize::Large => include_str!("kernels/matmul_tiled_large.wgsl"),
                 });
             }
+            Self::Sample => pieces.extend([
+                include_str!("kernels/sample_reduce.wgsl"),
+                include_str!("kernels/sample_rule.wgsl"),
+            ]),
         }
         pieces
     }
@@ -282,9 +345,10 @@ impl ShaderKey {
         let kv_types = [KvType::F16, KvType::F32, KvType::Q8];
         let mut emits = vec![Emit::Store, Emit::Add, Emit::Multiply, Emit::Gated];
         emits.extend(pair_types.map(|kv| Emit::Qkv { kv, head_dim }));
-        let mut keys = vec![Self::AttendMerge(head_dim)];
+        let mut keys = vec![Self::Sample, Self::AttendMerge(head_dim), Self::Quantize];
         for variant in [Variant::Serial, Variant::Workgroup] {
             keys.push(Self::Norm(variant));
+            keys.push(Self::NormFast(variant));
             keys.extend(kv_types.map(|kv| Self::Attend(variant, kv, head_dim)));
             keys.extend(kv_types.map(|kv| Self::Rotate(variant, kv, head_dim)));
         }
@@ -306,6 +370,11 @@ impl ShaderKey {
                     [TileSize::Small, TileSize::Large].map(|size| Self::MatmulTiled(block, *emit, size)),
                 );
                 keys.extend(TILES.map(|tile| Self::Matmul(block, tile, *emit)));
+                if packed::has_codes(block) {
+                    for variant in [Variant::Serial, Variant::Workgroup] {
+                        keys.extend(TILES.map(|tile| Self::MatmulFast(variant, block, tile, *emit)));
+                    }
+                }
                 let plain =
                     Matvec { subgroups: false, block, tile: 1, emit: *emit, norm: None, cut: cuts[0] };
                 if block == BLOCK_TYPES[0] {

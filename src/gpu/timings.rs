@@ -4,8 +4,11 @@
 //! its own here, which costs more than the one pass of [`GpuModel`]'s own steps: times compare operations, and their sum is
 //! more than a step takes.
 
+use std::rc::Rc;
+
 use super::maker::Compiled;
 use super::model::{GpuModel, n_rows};
+use super::readback::{Mapping, Readback};
 use super::{Gpu, GpuError};
 use crate::plan::batch::Batch;
 
@@ -28,30 +31,30 @@ pub struct OpTime {
 }
 
 impl GpuModel {
-    /// Runs a batch that was computed again and again, and times its dispatches: the median of each operation. Empty where
-    /// the adapter has no timestamps.
-    pub async fn time_ops(&mut self, batch: &Batch) -> Result<Vec<OpTime>, GpuError> {
-        if !self.gpu.has_timestamps() {
-            return Ok(Vec::new());
+    /// Runs the batch that was submitted last again and again, and times its dispatches: the median of each operation. Empty
+    /// where the adapter has no timestamps. All runs are submitted at once; what is returned waits for them.
+    pub fn time_ops(
+        &self,
+        batch: &Batch,
+    ) -> impl Future<Output = Result<Vec<OpTime>, GpuError>> + 'static + use<> {
+        let runs = self.gpu.has_timestamps().then(|| self.submit_timed(batch));
+        let gpu = Rc::clone(&self.gpu);
+        async move {
+            let Some(TimedRuns { ops, run_words, mapping }) = runs else { return Ok(Vec::new()) };
+            let words = mapping.take(&gpu, |words| words.to_vec()).await?;
+            let ms_per_tick = f64::from(gpu.queue.get_timestamp_period()) / 1e6;
+            let runs = words.chunks_exact(run_words).map(|words| by_operation(&ops, words, ms_per_tick));
+            Ok(medians(&runs.collect::<Vec<_>>()))
         }
-        let mut runs = Vec::with_capacity(RUNS);
-        for _ in 0..RUNS {
-            runs.push(self.time_once(batch).await?);
-        }
-        Ok(medians(&runs))
     }
 
-    async fn time_once(&mut self, batch: &Batch) -> Result<Vec<OpTime>, GpuError> {
+    fn submit_timed(&self, batch: &Batch) -> TimedRuns {
         let is_run = |dispatch: &&Compiled| n_rows(batch, dispatch.rows) > 0;
-        let n_timed = self.compiled.iter().filter(is_run).take(MAX_QUERIES / 2).count();
-        let n_queries = (2 * n_timed as u32).max(2);
-        let device = self.gpu.device.clone();
-        let queries = device.create_query_set(&wgpu::QuerySetDescriptor {
-            label: Some("timings"),
-            ty: wgpu::QueryType::Timestamp,
-            count: n_queries,
-        });
-        let size = u64::from(n_queries) * 8;
+        let timed: Vec<&Compiled> = self.compiled.iter().filter(is_run).take(MAX_QUERIES / 2).collect();
+        let n_queries = (2 * timed.len() as u32).max(2);
+        let device = &self.gpu.device;
+        let run_bytes = (u64::from(n_queries) * 8).next_multiple_of(wgpu::QUERY_RESOLVE_BUFFER_ALIGNMENT);
+        let size = run_bytes * RUNS as u64;
         let buffer = |usage| {
             device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some("timings"),
@@ -62,44 +65,65 @@ impl GpuModel {
         };
         let resolved = buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC);
         let readback = buffer(wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ);
-        self.write_batch(batch);
         let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        for (i, dispatch) in self.compiled.iter().filter(is_run).take(n_timed).enumerate() {
-            let first = 2 * i as u32;
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
-                label: None,
-                timestamp_writes: Some(wgpu::ComputePassTimestampWrites {
-                    query_set: &queries,
-                    beginning_of_pass_write_index: Some(first),
-                    end_of_pass_write_index: Some(first + 1),
-                }),
+        for run in 0..RUNS as u64 {
+            let queries = device.create_query_set(&wgpu::QuerySetDescriptor {
+                label: Some("timings"),
+                ty: wgpu::QueryType::Timestamp,
+                count: n_queries,
             });
-            self.dispatch(batch, dispatch, &mut pass);
-        }
-        encoder.resolve_query_set(&queries, 0..n_queries, &resolved, 0);
-        encoder.copy_buffer_to_buffer(&resolved, 0, &readback, 0, size);
-        let words = self.run_and_read(encoder, &readback).await?;
-        let word = |i: usize| u64::from(words[i].to_bits());
-        let ticks = |i: usize| word(2 * i) | word(2 * i + 1) << 32;
-        let ms_per_tick = f64::from(self.gpu.queue.get_timestamp_period()) / 1e6;
-        let mut ops: Vec<OpTime> = Vec::new();
-        for (i, dispatch) in self.compiled.iter().filter(is_run).take(n_timed).enumerate() {
-            let ms = ticks(2 * i + 1).saturating_sub(ticks(2 * i)) as f64 * ms_per_tick;
-            let Compiled { name, weight_bytes, .. } = dispatch;
-            match ops.iter_mut().find(|op| op.name == *name) {
-                Some(op) => {
-                    op.dispatches += 1;
-                    op.ms += ms;
-                    op.weight_bytes += weight_bytes;
-                }
-                None => {
-                    let (name, weight_bytes) = (name.clone(), *weight_bytes);
-                    ops.push(OpTime { name, dispatches: 1, ms, weight_bytes });
-                }
+            for (first, dispatch) in (0..).step_by(2).zip(&timed) {
+                let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+                    label: None,
+                    timestamp_writes: Some(wgpu::ComputePassTimestampWrites {
+                        query_set: &queries,
+                        beginning_of_pass_write_index: Some(first),
+                        end_of_pass_write_index: Some(first + 1),
+                    }),
+                });
+                self.dispatch(batch, dispatch, &mut pass);
             }
+            encoder.resolve_query_set(&queries, 0..n_queries, &resolved, run * run_bytes);
         }
-        Ok(ops)
+        encoder.copy_buffer_to_buffer(&resolved, 0, &readback, 0, size);
+        let submission = self.gpu.queue.submit([encoder.finish()]);
+        let op = |dispatch: &&Compiled| {
+            let Compiled { name, weight_bytes, .. } = dispatch;
+            OpTime { name: name.clone(), dispatches: 1, ms: 0.0, weight_bytes: *weight_bytes }
+        };
+        TimedRuns {
+            ops: timed.iter().map(op).collect(),
+            run_words: run_bytes as usize / 4,
+            mapping: Readback::new(readback).map(size, submission),
+        }
     }
+}
+
+/// Runs on their way.
+struct TimedRuns {
+    /// One a dispatch, without its time.
+    ops: Vec<OpTime>,
+    /// Words of the timestamps of a run.
+    run_words: usize,
+    mapping: Mapping,
+}
+
+/// Adds up the dispatches of each operation; two words a timestamp, two timestamps a dispatch.
+fn by_operation(dispatches: &[OpTime], words: &[u32], ms_per_tick: f64) -> Vec<OpTime> {
+    let ticks = |i: usize| u64::from(words[2 * i]) | u64::from(words[2 * i + 1]) << 32;
+    let mut ops: Vec<OpTime> = Vec::new();
+    for (i, dispatch) in dispatches.iter().enumerate() {
+        let ms = ticks(2 * i + 1).saturating_sub(ticks(2 * i)) as f64 * ms_per_tick;
+        match ops.iter_mut().find(|op| op.name == dispatch.name) {
+            Some(op) => {
+                op.dispatches += 1;
+                op.ms += ms;
+                op.weight_bytes += dispatch.weight_bytes;
+            }
+            None => ops.push(OpTime { ms, ..dispatch.clone() }),
+        }
+    }
+    ops
 }
 
 /// Of each operation the median of its runs, which are alike but for their times.

@@ -1,10 +1,13 @@
 //! A loaded model with its answers: requests in, steps, events out.
 //!
-//! Invariant: what a step needs of the device leaves with it ([`Stepping`]), so that requests are taken and cancelled
-//! while it is computed.
+//! Invariant: what waits for a step owns all that it waits for ([`Stepping`]), so that requests are taken and cancelled and
+//! the next step is submitted while it is computed. What comes of a step from before the cache was given up is dropped.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
 
 use super::load::Loaded;
 use super::pace::Pace;
@@ -16,7 +19,8 @@ use crate::engine::{self, Engine, Progress, SequenceId, Step};
 use crate::gpu::GpuError;
 use crate::gpu::model::GpuModel;
 use crate::gpu::timings;
-use crate::plan::{Device as _, Ticket};
+use crate::plan::batch::STEPS_IN_FLIGHT;
+use crate::plan::{Device as _, StepOutput};
 use crate::protocol::{Event, FinishReason, ModelInfo, OpTime, Prompt, RequestId};
 use crate::text::Tokenizer;
 
@@ -27,7 +31,7 @@ const NO_NUMBERS: &str = "the model computed what is no number; its file is dama
 pub struct Hosted {
     /// Its tokenizer and template.
     pub tokenizer: Rc<Tokenizer>,
-    /// Its weights and cache; away while a step is computed, and where its device was lost.
+    /// Its weights and cache; away where its device was lost.
     pub model: Option<GpuModel>,
     /// Its sequences.
     pub engine: Engine,
@@ -38,40 +42,46 @@ pub struct Hosted {
     /// Outputs of each request that still run.
     left: BTreeMap<(ConnectionId, RequestId), u32>,
     n_steps: u64,
+    /// How often the cache was given up.
+    n_forgotten: u64,
     events: Vec<(ConnectionId, Event)>,
 }
 
-/// A step that is computed, with the device's part of its model.
+/// A step that is computed.
 pub struct Stepping {
-    model: GpuModel,
-    step: Step,
-    ticket: Ticket,
-    submitted_ms: f64,
-    /// It is run again afterwards, to time its operations.
-    times_ops: bool,
+    reading: LocalBoxFuture<'static, Result<StepOutput, GpuError>>,
+    /// It was run again, to time its operations.
+    timing: Option<LocalBoxFuture<'static, Result<Vec<timings::OpTime>, GpuError>>>,
+    sent: Sent,
 }
 
 /// A step that was computed, or could not be.
 pub struct Stepped {
-    model: GpuModel,
+    output: Result<StepOutput, GpuError>,
+    ops: Option<Vec<timings::OpTime>>,
+    sent: Sent,
+}
+
+/// A step as it was submitted.
+struct Sent {
     step: Step,
     submitted_ms: f64,
-    logits: Result<Vec<f32>, GpuError>,
-    ops: Option<Vec<timings::OpTime>>,
+    /// [`Hosted::n_forgotten`] then.
+    n_forgotten: u64,
 }
 
 impl Stepping {
     /// Waits for the device.
-    pub async fn read(mut self) -> Stepped {
-        let mut logits = self.model.read(self.ticket).await;
+    pub async fn read(self) -> Stepped {
+        let mut output = self.reading.await;
         let mut ops = None;
-        if self.times_ops && logits.is_ok() {
-            match self.model.time_ops(&self.step.batch).await {
+        if let Some(timing) = self.timing {
+            match timing.await {
                 Ok(found) => ops = Some(found),
-                Err(error) => logits = Err(error),
+                Err(error) => output = Err(error),
             }
         }
-        Stepped { model: self.model, step: self.step, submitted_ms: self.submitted_ms, logits, ops }
+        Stepped { output, ops, sent: self.sent }
     }
 }
 
@@ -88,6 +98,7 @@ impl Hosted {
             sessions: BTreeMap::new(),
             left: BTreeMap::new(),
             n_steps: 0,
+            n_forgotten: 0,
             events: Vec::new(),
         }
     }
@@ -202,42 +213,51 @@ impl Hosted {
         }
     }
 
-    /// Submits the next step, if there is one and the device is free.
-    pub fn begin_step(&mut self, now_ms: f64) -> Option<Stepping> {
-        if self.model.is_none() || self.engine.is_idle() {
+    /// Submits the next step, if there is one and it is worth it beside so many that are in flight on the device.
+    pub fn begin_step(&mut self, now_ms: f64, n_in_flight: usize) -> Option<Stepping> {
+        let model = self.model.as_ref()?;
+        let may_overlap = model.samples() && n_in_flight < STEPS_IN_FLIGHT && self.engine.may_overlap();
+        if self.engine.is_idle() || n_in_flight > 0 && !may_overlap {
             return None;
         }
         let step = self.engine.next_step(self.pace.budget())?;
-        let mut model = self.model.take()?;
+        let times_ops = self.wants_op_times(&step);
+        let model = self.model.as_mut()?;
         model.set_prefill_submits(self.pace.submits(&step.batch));
         let ticket = model.submit(&step.batch);
+        let reading = model.read(ticket).boxed_local();
         self.n_steps += 1;
-        let times_ops = self.wants_op_times(&step);
-        Some(Stepping { model, step, ticket, submitted_ms: now_ms, times_ops })
+        let timing = times_ops.then(|| model.time_ops(&step.batch).boxed_local());
+        let sent = Sent { step, submitted_ms: now_ms, n_forgotten: self.n_forgotten };
+        Some(Stepping { reading, timing, sent })
     }
 
-    /// Takes a step's tokens. An error is the device's, and the step's sequences wait again.
-    pub fn end_step(&mut self, stepped: Stepped, now_ms: f64) -> Result<(), GpuError> {
-        let Stepped { model, step, submitted_ms, logits, ops } = stepped;
+    /// Takes a step's tokens; the device had ended the step before at `free_since_ms`. An error is the device's, and the
+    /// step's sequences wait again.
+    pub fn end_step(&mut self, stepped: Stepped, free_since_ms: f64, now_ms: f64) -> Result<(), GpuError> {
+        let Stepped { output, ops, sent: Sent { step, submitted_ms, n_forgotten } } = stepped;
         let is_timed = ops.is_some();
         self.tell_op_times(&step, ops);
-        self.model = Some(model);
-        match logits {
+        let is_known = n_forgotten == self.n_forgotten;
+        match output {
+            Ok(_) if !is_known => {}
             // Not numbers: no token can be chosen from them, and they would be in the cache too.
-            Ok(logits) if logits.iter().any(|logit| logit.is_nan()) => {
+            Ok(output) if output.has_nan() => {
                 self.engine.abandon(step.id);
                 self.fail_all(NO_NUMBERS);
-                self.engine.forget_cache();
+                self.forget_cache();
             }
-            Ok(logits) => {
+            Ok(output) => {
                 if !is_timed {
-                    self.pace.learn(&step.batch, now_ms - submitted_ms);
+                    self.pace.learn(&step.batch, submitted_ms, free_since_ms, now_ms);
                 }
-                let progress = self.engine.retire(step.id, &logits);
+                let progress = self.engine.retire(step.id, &output);
                 self.tell(progress, submitted_ms, now_ms);
             }
             Err(error) => {
-                self.engine.abandon(step.id);
+                if is_known {
+                    self.engine.abandon(step.id);
+                }
                 return Err(error);
             }
         }
@@ -265,10 +285,15 @@ impl Hosted {
         self.events.push((connection, Event::OpTimes { request, position, ops }));
     }
 
+    fn forget_cache(&mut self) {
+        self.engine.forget_cache();
+        self.n_forgotten += 1;
+    }
+
     /// Its device is lost: every sequence waits for [`Self::move_to`].
     pub fn lose(&mut self) {
         self.model = None;
-        self.engine.forget_cache();
+        self.forget_cache();
     }
 
     /// Goes on with a model that was loaded again.

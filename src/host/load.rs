@@ -15,13 +15,13 @@ use crate::format::checkpoint::{Checkpoint, Repack};
 use crate::format::hugging_face::HuggingFaceError;
 use crate::format::split::SplitError;
 use crate::gpu::layout::{Capacity, Layout};
-use crate::gpu::model::{GpuModel, STEPS_IN_FLIGHT};
+use crate::gpu::model::{GpuModel, readback_bytes};
 use crate::gpu::weights::device_bytes;
 use crate::gpu::{Gpu, GpuError};
 use crate::model::config::Config;
 use crate::model::error::ModelError;
-use crate::plan::batch::BLOCK_TOKENS;
-use crate::plan::{KvType, Plan};
+use crate::plan::batch::{BLOCK_TOKENS, STEPS_IN_FLIGHT};
+use crate::plan::{self, Device as _, KvType, Plan};
 use crate::protocol::{self, DeviceChoice, DeviceKind, LoadOptions, ModelInfo, Precision, Quantize};
 use crate::store::files::{ModelFiles, ReadError};
 use crate::store::{OpenError, Source};
@@ -132,6 +132,7 @@ pub struct Described<S> {
     files: ModelFiles<S>,
     config: Config,
     plan: Plan,
+    precision: Precision,
     tokenizer: Tokenizer,
     context: usize,
     kv_tokens: usize,
@@ -183,7 +184,15 @@ pub fn describe_files<S: Source>(
     let tokenizer = vocabulary
         .and_then(Tokenizer::new)
         .map_err(|error| LoadError::Text { name: files.name().to_owned(), error })?;
-    Ok(Described { files, config, plan, tokenizer, context, kv_tokens: context })
+    Ok(Described {
+        files,
+        config,
+        plan,
+        precision: options.precision,
+        tokenizer,
+        context,
+        kv_tokens: context,
+    })
 }
 
 /// An error of the model with its place: the file that has a tensor of another shape, and the tensor's name there.
@@ -215,9 +224,6 @@ fn checked_context(asked: Option<u32>, most: usize) -> Result<usize, LoadError> 
 fn check_options(options: &LoadOptions) -> Result<(), LoadError> {
     if options.device == DeviceChoice::Cpu {
         return Err(LoadError::NotYet { option: "the device cpu", instead: "gpu or auto" });
-    }
-    if options.precision == Precision::Fast {
-        return Err(LoadError::NotYet { option: "the precision fast", instead: "exact" });
     }
     Ok(())
 }
@@ -286,12 +292,30 @@ impl<S: Source> Described<S> {
         ((n_blocks * BLOCK_TOKENS) as u64, self.plan.kv_bytes(&blocks))
     }
 
+    /// Arithmetic of activations on a device: never [`Precision::Auto`].
+    pub fn precision_on(&self, is_software: bool) -> Precision {
+        match self.precision {
+            Precision::Auto if is_software => Precision::Fast,
+            Precision::Auto => Precision::Exact,
+            asked => asked,
+        }
+    }
+
+    fn plan_on(&self, is_software: bool) -> Plan {
+        let precision = match self.precision_on(is_software) {
+            Precision::Fast => plan::Precision::Fast,
+            Precision::Auto | Precision::Exact => plan::Precision::Exact,
+        };
+        Plan { precision, ..self.plan.clone() }
+    }
+
     /// Bytes that the model will take on a device, all its buffers together, if its memory suffices.
     pub fn gpu_bytes(&self, gpu: &Gpu) -> Result<u64, GpuError> {
         let max_binding_bytes = gpu.max_binding_bytes();
+        let is_software = gpu.summary().is_software;
         let layout = Layout::new(
-            &self.plan,
-            &self.capacity(gpu.summary().is_software),
+            &self.plan_on(is_software),
+            &self.capacity(is_software),
             gpu.variant(),
             max_binding_bytes,
         )?;
@@ -300,7 +324,8 @@ impl<S: Source> Described<S> {
             let bytes = device_bytes(matrix.block_type, n_rows, matrix.n_columns);
             bytes.quants + bytes.scales
         });
-        let readbacks = (STEPS_IN_FLIGHT * self.max_sequences() * self.config.vocab_size * 4) as u64;
+        let capacity = self.capacity(gpu.summary().is_software);
+        let readbacks = STEPS_IN_FLIGHT as u64 * readback_bytes(&capacity, self.config.vocab_size);
         let activations =
             layout.hidden_bytes + layout.inputs_bytes + layout.outputs_bytes + layout.tables_bytes;
         Ok(weights.sum::<u64>() + activations + readbacks + self.kv_pool(max_binding_bytes).1)
@@ -318,8 +343,8 @@ impl<S: Source> Described<S> {
 
     /// Makes room for it on a device, and writes no weights: to count and time what steps cost the host.
     pub async fn without_weights(&self, gpu: Rc<Gpu>) -> Result<GpuModel, GpuError> {
-        let capacity = self.capacity(gpu.summary().is_software);
-        GpuModel::new(gpu, self.plan.clone(), capacity, self.kv_tokens).await
+        let is_software = gpu.summary().is_software;
+        GpuModel::new(gpu, self.plan_on(is_software), self.capacity(is_software), self.kv_tokens).await
     }
 
     /// Makes room on the device and brings the weights there; `progress` hears of bytes done and in all.
@@ -362,6 +387,7 @@ impl<S: Source> Described<S> {
             device_name: gpu.summary().name.clone(),
             device_backend: gpu.summary().backend.clone(),
             device_kind: if is_software { DeviceKind::Software } else { DeviceKind::Gpu },
+            precision: self.precision_on(is_software),
             n_layers: self.config.n_layers as u32,
             vocab_size: vocab_size as u32,
             has_chat_template: self.tokenizer.has_template(),
@@ -391,5 +417,6 @@ pub fn engine_config(model: &GpuModel) -> EngineConfig {
         max_sequences: capacity.logit_rows,
         max_waiting_of_client: MAX_OUTPUTS,
         max_logit_rows: capacity.logit_rows,
+        samples_on_device: model.samples(),
     }
 }

@@ -232,11 +232,11 @@ async fn open_gpu<P: Place>(place: &P, is_patient: bool) -> Result<Gpu, GpuError
     let pauses_ms: &[f64] = if is_patient { &[100.0, 400.0, 1600.0] } else { &[] };
     for pause_ms in pauses_ms {
         match Gpu::open(None).await {
-            Ok(gpu) => return Ok(gpu),
+            Ok(gpu) => return Ok(place.set_up(gpu)),
             Err(_) => place.sleep(*pause_ms).await,
         }
     }
-    Gpu::open(None).await
+    Ok(place.set_up(Gpu::open(None).await?))
 }
 
 /// What is being done, for people.

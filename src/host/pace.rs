@@ -48,8 +48,10 @@ impl Pace {
         (expected_ms / self.submit_ms).ceil().clamp(1.0, MOST_SUBMITS) as usize
     }
 
-    /// Learns from a step that took `elapsed_ms`.
-    pub fn learn(&mut self, batch: &Batch, elapsed_ms: f64) {
+    /// Learns from a step that was submitted and had ended at such times, where the device had ended the step before at
+    /// `free_since_ms`: until then it waited.
+    pub fn learn(&mut self, batch: &Batch, submitted_ms: f64, free_since_ms: f64, ended_ms: f64) {
+        let elapsed_ms = ended_ms - submitted_ms.max(free_since_ms);
         if batch.n_prefill() < LEAST_ROWS {
             return;
         }
@@ -76,7 +78,7 @@ mod tests {
 
     fn paced(is_software: bool, ms_per_row: f64) -> Pace {
         let mut pace = Pace::new(is_software);
-        pace.learn(&prefill(8), 8.0 * ms_per_row);
+        pace.learn(&prefill(8), 1000.0, 0.0, 1000.0 + 8.0 * ms_per_row);
         pace
     }
 
@@ -97,13 +99,23 @@ mod tests {
     }
 
     #[test]
+    fn a_step_that_waited_for_another_took_what_came_after_it() {
+        let mut pace = Pace::new(false);
+        // Both submitted at once, 8 ms each.
+        pace.learn(&prefill(8), 100.0, 0.0, 108.0);
+        let before = pace.clone();
+        pace.learn(&prefill(8), 100.0, 108.0, 116.0);
+        assert_eq!(pace, before);
+    }
+
+    #[test]
     fn a_decode_step_is_one_submit_and_teaches_nothing() {
         let mut pace = paced(true, 250.0);
         let before = pace.clone();
         let mut decode = Batch::default();
         let sequence = decode.push_sequence(vec![vec![0]]);
         decode.push_row(RowKind::Decode, sequence, 0, 0, true);
-        pace.learn(&decode, 10_000.0);
+        pace.learn(&decode, 0.0, 0.0, 10_000.0);
         assert_eq!(pace, before);
         assert_eq!(pace.submits(&decode), 1);
     }

@@ -24,7 +24,8 @@ impl<P: Place> Server<P> {
     /// The device is lost: every model on it is loaded again, and its answers go on from their tokens.
     pub(super) fn lose_device(&mut self, reason: &str) {
         self.is_news = true;
-        (self.gpu, self.step) = (None, None);
+        self.gpu = None;
+        self.steps.clear();
         if let Some(job) = self.loads.interrupt() {
             self.loads.queue.push_front(job);
         }
@@ -62,7 +63,8 @@ impl<P: Place> Server<P> {
 
     /// The device refuses what it is told, or has no memory for it: nothing on it can be trusted.
     pub(super) fn fail_device(&mut self, error: &GpuError) {
-        (self.gpu, self.step) = (None, None);
+        self.gpu = None;
+        self.steps.clear();
         self.give_up(&error.to_string());
     }
 

@@ -303,9 +303,7 @@ impl<P: Place> Server<P> {
             Farewell::Failed(_) => hosted.fail_all("its model is gone"),
         });
         // With the step that is under way goes the model that it computes with.
-        if self.step.as_ref().is_some_and(|(of, _)| *of == id) {
-            self.step = None;
-        }
+        self.steps.retain(|(of, _)| *of != id);
         self.models.slots.remove(&id);
         self.forget_again(id);
         let askers = self.loads.job.as_ref().map(Job::asker_set).unwrap_or_default();

@@ -14,6 +14,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use super::load::LoadError;
 use super::server::Server;
 use super::{ConnectionId, Surroundings};
+use crate::gpu::Gpu;
 use crate::protocol::ModelSource;
 use crate::store::Source;
 
@@ -67,6 +68,11 @@ pub trait Place: 'static {
 
     /// Returns once no other engine of this origin may hold GPU memory.
     async fn own_the_gpu(&self);
+
+    /// Sets a device up that was just opened.
+    fn set_up(&self, gpu: Gpu) -> Gpu {
+        gpu
+    }
 
     /// Sends an encoded [`crate::protocol::Event`] and what travels beside it; never waits.
     fn post(&self, connection: ConnectionId, bytes: &[u8], attachments: &[Self::Attachment]);

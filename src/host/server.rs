@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing here waits. Whatever a letter holds is answered with events.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -59,8 +59,10 @@ pub(super) struct Server<P: Place> {
     pub(super) models: Models<P>,
     pub(super) loads: Loads<P>,
     pub(super) gpu: Option<Rc<Gpu>>,
-    /// The step under way, and whose it is.
-    pub(super) step: Option<(ModelId, LocalBoxFuture<'static, Stepped>)>,
+    /// Steps under way, and whose they are: the oldest first, as the device computes them.
+    pub(super) steps: VecDeque<(ModelId, LocalBoxFuture<'static, Stepped>)>,
+    /// When the device had ended the last of them that was read.
+    free_since_ms: f64,
     last_stepped: ModelId,
     /// A pipeline that is made because nobody asks for anything.
     making: Option<LocalBoxFuture<'static, ()>>,
@@ -87,7 +89,8 @@ impl<P: Place> Server<P> {
             models: Models::new(),
             loads: Loads::new(),
             gpu: None,
-            step: None,
+            steps: VecDeque::new(),
+            free_since_ms: f64::NEG_INFINITY,
             last_stepped: 0,
             making: None,
             busy_ms: f64::NEG_INFINITY,
@@ -298,7 +301,7 @@ impl<P: Place> Server<P> {
     /// Ends where only tabs of other builds are left: they wait for an engine of theirs.
     fn close_if_outdated(&mut self) {
         if self.connections.is_empty() && !self.foreign.is_empty() {
-            self.step = None;
+            self.steps.clear();
             self.loads = Loads::new();
             self.models = Models::new();
             self.gpu = None;
@@ -321,7 +324,7 @@ impl<P: Place> Server<P> {
         self.look_at_device();
         self.unload_unused();
         self.begin_load();
-        self.begin_step();
+        while self.begin_step() {}
         self.begin_pipeline();
         self.tell_standing();
         self.send();
@@ -330,7 +333,7 @@ impl<P: Place> Server<P> {
     /// When the next turn is due, if nothing happens before.
     pub(super) fn due_ms(&self) -> Option<f64> {
         let goes_at = self.models.slots.values().filter_map(Slot::goes_at_ms);
-        let look = (self.step.is_some() || self.loads.job.is_some()).then(|| self.now_ms() + LOOK_MS);
+        let look = (!self.steps.is_empty() || self.loads.job.is_some()).then(|| self.now_ms() + LOOK_MS);
         let pipeline = self.lacks_pipelines().then_some(self.busy_ms + QUIET_MS);
         goes_at.chain(look).chain(pipeline).chain(self.standing_due_ms()).min_by(f64::total_cmp)
     }
@@ -338,11 +341,11 @@ impl<P: Place> Server<P> {
     /// Looks at what is waited for; whether there is something to do.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> bool {
         let mut is_ready = false;
-        if let Some((id, step)) = &mut self.step
+        if let Some((id, step)) = self.steps.front_mut()
             && let Poll::Ready(stepped) = step.poll_unpin(context)
         {
             let id = *id;
-            self.step = None;
+            self.steps.pop_front();
             self.end_step(id, stepped);
             is_ready = true;
         }
@@ -358,26 +361,24 @@ impl<P: Place> Server<P> {
         is_ready
     }
 
-    /// Begins a step of the model whose turn it is.
-    fn begin_step(&mut self) {
-        if self.step.is_some() {
-            return;
-        }
+    /// Begins a step of the model whose turn it is, if there is one and the device has room for it.
+    fn begin_step(&mut self) -> bool {
         let now_ms = self.now_ms();
         for id in self.models.next_with_work(self.last_stepped) {
             let hosted = self.models.slots.get_mut(&id).map(|slot| &mut slot.hosted);
-            if let Some(stepping) = hosted.and_then(|hosted| hosted.begin_step(now_ms)) {
+            if let Some(stepping) = hosted.and_then(|hosted| hosted.begin_step(now_ms, self.steps.len())) {
                 self.last_stepped = id;
-                self.step = Some((id, stepping.read().boxed_local()));
-                return;
+                self.steps.push_back((id, stepping.read().boxed_local()));
+                return true;
             }
         }
+        false
     }
 
     /// Whether there is a model without some of its pipelines, and nothing else to do.
     fn lacks_pipelines(&self) -> bool {
         let mut models = self.models.slots.values().filter_map(|slot| slot.hosted.model.as_ref());
-        self.step.is_none()
+        self.steps.is_empty()
             && self.loads.job.is_none()
             && self.making.is_none()
             && models.any(GpuModel::lacks_pipelines)
@@ -397,8 +398,9 @@ impl<P: Place> Server<P> {
         self.is_news = true;
         let now_ms = self.now_ms();
         self.busy_ms = now_ms;
+        let free_since_ms = std::mem::replace(&mut self.free_since_ms, now_ms);
         let Some(slot) = self.models.slots.get_mut(&id) else { return };
-        let ended = slot.hosted.end_step(stepped, now_ms);
+        let ended = slot.hosted.end_step(stepped, free_since_ms, now_ms);
         self.collect(id);
         match ended {
             Ok(()) => {}

@@ -1,8 +1,9 @@
 //! The engine of a terminal: one model, and whoever asks holds it by the hand.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
-use super::hosted::Hosted;
+use super::hosted::{Hosted, Stepping};
 use super::load::{self, LoadError};
 use super::request::{Ask, RequestError};
 use super::{ConnectionId, Surroundings};
@@ -16,13 +17,25 @@ pub struct Host {
     adapter_name: Option<String>,
     gpu: Option<Rc<Gpu>>,
     hosted: Option<Hosted>,
+    /// Steps of the model that are computed, the oldest first.
+    steps: VecDeque<Stepping>,
+    /// When the device had ended the last step that was read.
+    free_since_ms: f64,
     outbox: Vec<(ConnectionId, Event)>,
 }
 
 impl Host {
     /// Without a model, and without having touched a device; `adapter_name` picks one of several.
     pub fn new(surroundings: Surroundings, adapter_name: Option<String>) -> Self {
-        Self { surroundings, adapter_name, gpu: None, hosted: None, outbox: Vec::new() }
+        Self {
+            surroundings,
+            adapter_name,
+            gpu: None,
+            hosted: None,
+            steps: VecDeque::new(),
+            free_since_ms: f64::NEG_INFINITY,
+            outbox: Vec::new(),
+        }
     }
 
     /// Uses a device that is open already.
@@ -66,6 +79,7 @@ impl Host {
         let gpu = self.open_gpu().await?;
         if let Some(mut hosted) = self.hosted.take() {
             hosted.cancel_all(None);
+            self.steps.clear();
             self.outbox.extend(hosted.take_events());
         }
         let hosted = Hosted::new(described.load(gpu, progress).await?);
@@ -123,15 +137,22 @@ impl Host {
         self.collect();
     }
 
-    /// One step: schedule, compute, retire. A device that fails takes the model with it.
+    /// One step is retired, and as many as the device may have are submitted before that. A device that fails takes the model
+    /// with it.
     pub async fn step(&mut self) {
         let now_ms = self.surroundings.now_ms;
         let Some(hosted) = &mut self.hosted else { return };
-        let Some(stepping) = hosted.begin_step(now_ms()) else { return };
+        while let Some(stepping) = hosted.begin_step(now_ms(), self.steps.len()) {
+            self.steps.push_back(stepping);
+        }
+        let Some(stepping) = self.steps.pop_front() else { return };
         let stepped = stepping.read().await;
-        if let Err(error) = hosted.end_step(stepped, now_ms()) {
+        let ended = hosted.end_step(stepped, self.free_since_ms, now_ms());
+        self.free_since_ms = now_ms();
+        if let Err(error) = ended {
             hosted.fail_all(&error.to_string());
             self.collect();
+            self.steps.clear();
             (self.hosted, self.gpu) = (None, None);
         }
         self.collect();

@@ -2,8 +2,13 @@
 //!
 //! Invariant: decode rows come before prefill rows, and the rows of a sequence are in order of position.
 
+use super::sample::Sampling;
+
 /// Tokens in a block of the KV cache.
 pub const BLOCK_TOKENS: usize = 32;
+
+/// Steps that may be submitted and not yet read; a device keeps what it sampled for so many.
+pub const STEPS_IN_FLIGHT: usize = 2;
 
 /// Why a row is computed, which alone chooses its kernels (never the number of rows: a sequence alone and the same
 /// sequence in a crowd must give the same bits).
@@ -15,13 +20,65 @@ pub enum RowKind {
     Prefill,
 }
 
+/// Where a device keeps a token that it sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SampledAt {
+    /// [`Batch::slot_of_step`] of the step that sampled it, which is not yet read.
+    pub slot_of_step: u32,
+    /// Which of that step's [`Batch::logit_rows`].
+    pub logit_row: u32,
+}
+
+/// A row's token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Token {
+    /// The host knows it.
+    Known(u32),
+    /// Only the device does, as yet.
+    Sampled(SampledAt),
+}
+
+impl Token {
+    /// The token, where the host knows it.
+    pub fn known(self) -> Option<u32> {
+        match self {
+            Self::Known(token) => Some(token),
+            Self::Sampled(_) => None,
+        }
+    }
+}
+
+impl From<u32> for Token {
+    fn from(token: u32) -> Self {
+        Self::Known(token)
+    }
+}
+
+/// What becomes of a row's logits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Wants {
+    /// Nobody needs them: they are not computed.
+    Nothing,
+    /// The host reads them.
+    Logits,
+    /// The device chooses a token from them, and the host reads that.
+    Token(Sampling),
+}
+
+impl From<bool> for Wants {
+    /// Whether the host reads logits.
+    fn from(wants_logits: bool) -> Self {
+        if wants_logits { Self::Logits } else { Self::Nothing }
+    }
+}
+
 /// One step's rows as flat arrays.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Batch {
     /// Decode rows; they come first.
     pub n_decode: usize,
     /// Token of each row: (rows)
-    pub tokens: Vec<u32>,
+    pub tokens: Vec<Token>,
     /// Place of each row in its sequence: (rows)
     pub positions: Vec<u32>,
     /// Sequence of each row, an index into `block_tables`: (rows)
@@ -29,8 +86,12 @@ pub struct Batch {
     /// Blocks of each sequence of this step in each cache of the plan, in order of position: (sequences)(caches)(blocks).
     /// Behind a cache's window, where no row of the step sees it, an entry names another block of the same sequence.
     pub block_tables: Vec<Vec<Vec<u32>>>,
-    /// Rows whose logits are wanted, ascending: (logit rows)
+    /// Rows whose logits are computed, ascending: (logit rows)
     pub logit_rows: Vec<u32>,
+    /// How the device samples each of them; absent where the host reads the logits: (logit rows)
+    pub samplings: Vec<Option<Sampling>>,
+    /// Where the device keeps what this step samples, below [`STEPS_IN_FLIGHT`]: not where a step does that is in flight.
+    pub slot_of_step: u32,
 }
 
 impl Batch {
@@ -48,9 +109,9 @@ impl Batch {
         &mut self,
         kind: RowKind,
         sequence: u32,
-        token: u32,
+        token: impl Into<Token>,
         position: u32,
-        wants_logits: bool,
+        wants: impl Into<Wants>,
     ) -> u32 {
         let row = self.tokens.len() as u32;
         if kind == RowKind::Decode {
@@ -63,12 +124,16 @@ impl Batch {
                 "a row needs a block for its position"
             );
         }
-        self.tokens.push(token);
+        self.tokens.push(token.into());
         self.positions.push(position);
         self.sequences.push(sequence);
-        if wants_logits {
-            self.logit_rows.push(row);
-        }
+        let sampling = match wants.into() {
+            Wants::Nothing => return row,
+            Wants::Logits => None,
+            Wants::Token(sampling) => Some(sampling),
+        };
+        self.logit_rows.push(row);
+        self.samplings.push(sampling);
         row
     }
 
@@ -80,6 +145,16 @@ impl Batch {
     /// Prefill rows; they come after the decode rows.
     pub fn n_prefill(&self) -> usize {
         self.n_rows() - self.n_decode
+    }
+
+    /// Rows whose token the device chooses.
+    pub fn n_sampled(&self) -> usize {
+        self.samplings.iter().flatten().count()
+    }
+
+    /// Rows whose logits the host reads.
+    pub fn n_host_rows(&self) -> usize {
+        self.logit_rows.len() - self.n_sampled()
     }
 
     /// Slot of a row in a cache: block · 32 + place in the block.

@@ -5,8 +5,12 @@
 
 use crate::format::block::BlockType;
 use batch::Batch;
+use sample::Sampled;
 
 pub mod batch;
+pub mod logprobs;
+pub mod philox;
+pub mod sample;
 
 /// Index of a matrix in [`Plan::matrices`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +40,15 @@ impl KvType {
             Self::Q8 => head_dim + 4,
         }
     }
+}
+
+/// Arithmetic of activations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// f32 activations and sums.
+    Exact,
+    /// Activations in 8 bits a block of 32, integer dot products; matrices of floats still multiply f32 activations.
+    Fast,
 }
 
 /// Sizes of a model.
@@ -296,6 +309,8 @@ pub struct Plan {
     pub rotaries: Vec<Rotary>,
     /// Number type of the cache.
     pub kv: KvType,
+    /// Arithmetic of activations.
+    pub precision: Precision,
     /// Kinds of layers by how far they look back; each has block tables of its own.
     pub caches: Vec<Cache>,
     /// The cache of each layer, an index into `caches`: (layers)
@@ -336,15 +351,37 @@ impl Plan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket(pub u64);
 
+/// What a step brought.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StepOutput {
+    /// Of the rows whose logits the host reads, in their order: (host rows, vocab_size), flattened.
+    pub logits: Vec<f32>,
+    /// Of the rows that the device sampled, in their order: (sampled rows)
+    pub sampled: Vec<Sampled>,
+}
+
+impl StepOutput {
+    /// Whether something that was computed is no number.
+    pub fn has_nan(&self) -> bool {
+        self.logits.iter().any(|logit| logit.is_nan()) || self.sampled.iter().any(|sampled| sampled.has_nan)
+    }
+}
+
 /// What a device that computes plans does. A value is one loaded model on one device.
-#[allow(async_fn_in_trait, reason = "the engine lives on one thread, so its futures need no Send")]
 pub trait Device {
     /// Why a step failed.
     type Error: std::error::Error;
 
-    /// Starts a step and returns at once.
+    /// Whether it chooses tokens by itself ([`batch::Wants::Token`]), and takes them as tokens of the next step.
+    fn samples(&self) -> bool;
+
+    /// Starts a step and returns at once. At most [`batch::STEPS_IN_FLIGHT`] are submitted and not yet read.
     fn submit(&mut self, batch: &Batch) -> Ticket;
 
-    /// Waits for a step and returns its logits: (logit rows, vocab_size), flattened. Tickets are read in their order.
-    async fn read(&mut self, ticket: Ticket) -> Result<Vec<f32>, Self::Error>;
+    /// Waits for a step. What is returned owns all it waits for, so that the next step can be submitted meanwhile. Tickets
+    /// are read in their order.
+    fn read(
+        &mut self,
+        ticket: Ticket,
+    ) -> impl Future<Output = Result<StepOutput, Self::Error>> + 'static + use<Self>;
 }

@@ -96,11 +96,24 @@ impl KvType {
 /// Arithmetic of activations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub enum Precision {
-    /// f32 activations and sums.
+    /// Fast on software adapters, exact on GPUs.
     #[default]
+    Auto,
+    /// f32 activations and sums.
     Exact,
     /// Activations in 8 bits a block, integer dot products.
     Fast,
+}
+
+impl Precision {
+    /// Its name where people choose or read it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Exact => "exact",
+            Self::Fast => "fast",
+        }
+    }
 }
 
 /// Which device computes.

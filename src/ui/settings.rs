@@ -7,7 +7,7 @@ use super::{
     screen::Screen,
     state::Part,
 };
-use crate::protocol::{KvType, Quantize};
+use crate::protocol::{KvType, Precision, Quantize};
 
 /// The longest context that can be asked for, in tokens.
 const MAX_CONTEXT: f64 = 1_048_576.0;
@@ -249,6 +249,7 @@ fn LoadSettings() -> impl IntoView {
         Ok(())
     };
     let kv = move || screen.read(Part::Preferences, |state| state.preferences.load.kv.name());
+    let precision = move || screen.read(Part::Preferences, |state| state.preferences.load.precision.name());
     let quantize =
         move || screen.read(Part::Preferences, |state| quantize_name(state.preferences.load.quantize));
     view! {
@@ -281,6 +282,27 @@ fn LoadSettings() -> impl IntoView {
                     <option value="q8">"q8"</option>
                 </select>
                 <p id="kv-about" class="about">"f16 takes half the memory of f32, q8 a quarter; each is a little less exact."</p>
+            </div>
+            <div class="field number">
+                <label for="precision">"Arithmetic"</label>
+                <select
+                    id="precision"
+                    aria-describedby="precision-about"
+                    prop:value=precision
+                    on:change:target=move |event| {
+                        let value = event.target().value();
+                        let all = [Precision::Auto, Precision::Exact, Precision::Fast];
+                        let chosen = all.into_iter().find(|choice| choice.name() == value);
+                        screen.edit(|preferences| preferences.load.precision = chosen.unwrap_or_default());
+                    }
+                >
+                    <option value="auto">"auto"</option>
+                    <option value="exact">"exact"</option>
+                    <option value="fast">"fast"</option>
+                </select>
+                <p id="precision-about" class="about">
+                    "Fast rounds activations to 8 bits: a little less exact. Auto is fast where the processor imitates a GPU."
+                </p>
             </div>
             <div class="field number">
                 <label for="quantize">"Weights"</label>

@@ -7,7 +7,7 @@ use pagelm::engine::blocks::{CacheConfig, Window};
 use pagelm::engine::params::SamplingParams;
 use pagelm::engine::{Budget, EngineConfig, MAX_IN_FLIGHT, SequenceId, SequenceRequest};
 
-use crate::world::{Answer, Random, VOCAB_SIZE, World, alone, config, prompt, windowed};
+use crate::world::{Answer, Random, VOCAB_SIZE, World, alone, config, prompt, sampling, windowed};
 
 /// What happened in some schedules.
 #[derive(Debug, Default)]
@@ -15,6 +15,7 @@ struct Tally {
     preemptions: u64,
     cached_tokens: usize,
     finished: usize,
+    fed_rows: usize,
 }
 
 /// Requests whose prompts begin alike, go on with earlier answers, or resume one.
@@ -74,8 +75,8 @@ fn any_params(random: &mut Random) -> SamplingParams {
         temperature: [0.0, 0.0, 0.7, 1.3][random.below(4)],
         top_k: [0, 0, 5][random.below(3)],
         top_p: [1.0, 0.8][random.below(2)],
-        repetition_penalty: [1.0, 1.2][random.below(2)],
-        frequency_penalty: [0.0, 0.3][random.below(2)],
+        repetition_penalty: [1.0, 1.0, 1.2][random.below(3)],
+        frequency_penalty: [0.0, 0.0, 0.3][random.below(3)],
         seed: random.below(1000) as u64,
         max_tokens: [Some(1), Some(20), Some(70), Some(100), None][random.below(5)],
         logprobs: [None, None, Some(0), Some(3)][random.below(4)],
@@ -90,14 +91,14 @@ fn any_params(random: &mut Random) -> SamplingParams {
     params
 }
 
-/// A crowd with random arrivals, budgets, cancels and failures, its steps one or two in flight.
+/// A crowd with random arrivals, budgets, cancels and failures.
 fn run_crowd(seed: u64, config: &EngineConfig, tally: &mut Tally) {
     let mut random = Random(seed << 32);
     let mut world = World::new(config.clone());
     let mut requests = Requests::new(&mut random, config);
     let mut expected = BTreeMap::new();
     let mut to_arrive = 10;
-    let (may_cancel, may_fail, is_alone) = (random.one_in(2), random.one_in(3), random.one_in(2));
+    let (may_cancel, may_fail, in_flight) = (random.one_in(2), random.one_in(3), random.below(3));
     for _ in 0..20_000 {
         if to_arrive > 0 && random.one_in(3) {
             to_arrive -= 1;
@@ -117,7 +118,9 @@ fn run_crowd(seed: u64, config: &EngineConfig, tally: &mut Tally) {
         if may_fail && submitted && random.one_in(40) {
             world.fail_last();
         }
-        if is_alone || world.device.computed.len() == MAX_IN_FLIGHT || random.one_in(2) {
+        // One step in flight, one or two, or always two where there is anything to do.
+        let is_full = world.device.computed.len() == MAX_IN_FLIGHT || !submitted;
+        if in_flight == 0 || is_full || in_flight == 1 && random.one_in(2) {
             world.retire();
         }
         if to_arrive == 0 && world.engine.is_idle() {
@@ -128,6 +131,7 @@ fn run_crowd(seed: u64, config: &EngineConfig, tally: &mut Tally) {
     assert!(world.engine.is_idle(), "seed {seed} does not end: {stats:?}");
     assert_eq!((stats.free_blocks, stats.running), (stats.n_blocks, 0), "seed {seed} leaks");
     tally.preemptions += stats.preemptions;
+    tally.fed_rows += world.n_fed_rows;
     for (id, expected) in &expected {
         let found = &world.answers[id];
         tally.cached_tokens += found.cached.unwrap_or(0);
@@ -141,23 +145,26 @@ fn run_crowd(seed: u64, config: &EngineConfig, tally: &mut Tally) {
     }
 }
 
-fn check_crowds(config: &EngineConfig, n_schedules: u64) -> Tally {
-    let mut tally = Tally::default();
-    for seed in 0..n_schedules {
-        // One to nine at once.
-        let max_sequences = config.max_sequences.min(1 + seed as usize % 9);
-        run_crowd(seed, &EngineConfig { max_sequences, ..config.clone() }, &mut tally);
+/// Where the host samples, and where the device does but for those whose tokens the host must see.
+fn check_crowds(config: &EngineConfig, n_schedules: u64, check: impl Fn(&Tally)) {
+    for config in [config.clone(), sampling(config.clone())] {
+        let mut tally = Tally::default();
+        for seed in 0..n_schedules {
+            // One to nine at once.
+            let max_sequences = config.max_sequences.min(1 + seed as usize % 9);
+            run_crowd(seed, &EngineConfig { max_sequences, ..config.clone() }, &mut tally);
+        }
+        assert!(tally.finished as u64 > 4 * n_schedules, "{tally:?}");
+        assert_eq!(tally.fed_rows as u64 > 5 * n_schedules, config.samples_on_device, "{tally:?}");
+        check(&tally);
     }
-    assert!(tally.finished as u64 > 4 * n_schedules, "{tally:?}");
-    tally
 }
 
 #[test]
 fn roomy_pools_are_shared() {
     for config in [config(400, 200), windowed([400, 100], 200)] {
         let config = EngineConfig { max_sequences: 9, ..config };
-        let tally = check_crowds(&config, 270);
-        assert!(tally.cached_tokens > 15_000, "{tally:?}");
+        check_crowds(&config, 270, |tally| assert!(tally.cached_tokens > 15_000, "{tally:?}"));
     }
 }
 
@@ -169,8 +176,9 @@ fn small_pools_preempt_and_are_shared() {
         EngineConfig { max_logit_rows: 3, ..config(9, 150) },
         EngineConfig { max_sequences: 100, max_logit_rows: 100, ..config(12, 120) },
     ] {
-        let tally = check_crowds(&EngineConfig { max_sequences: 9, ..config }, 270);
-        assert!(tally.preemptions > 50 && tally.cached_tokens > 15_000, "{tally:?}");
+        check_crowds(&EngineConfig { max_sequences: 9, ..config }, 270, |tally| {
+            assert!(tally.preemptions > 50 && tally.cached_tokens > 15_000, "{tally:?}");
+        });
     }
 }
 
@@ -183,15 +191,21 @@ fn small_pools_with_a_window_preempt_and_are_shared() {
     let mut alike = windowed([9, 5], 300);
     alike.caches = vec![CacheConfig { n_blocks: 5, window: Some(Window { tokens: 33, blocks: 4 }) }];
     for config in [windowed([12, 9], 180), windowed([14, 14], 180), windowed([9, 4], 180), narrow, alike] {
-        let tally = check_crowds(&EngineConfig { max_sequences: 9, ..config }, 180);
-        assert!(tally.preemptions > 10 && tally.cached_tokens > 5_000, "{tally:?}");
+        check_crowds(&EngineConfig { max_sequences: 9, ..config }, 180, |tally| {
+            assert!(tally.preemptions > 10 && tally.cached_tokens > 5_000, "{tally:?}");
+        });
     }
 }
 
 #[test]
 fn the_smallest_pools_serve_all() {
-    check_crowds(&EngineConfig { max_logit_rows: 1, ..config(3, 90) }, 60);
+    check_crowds(&EngineConfig { max_logit_rows: 1, ..config(3, 90) }, 60, |_| {});
     // One block can never be shared: its last token is computed anew.
-    let tally = check_crowds(&EngineConfig { max_sequences: 1, ..config(1, 90) }, 60);
-    assert_eq!(tally.cached_tokens, 0);
+    check_crowds(&EngineConfig { max_sequences: 1, ..config(1, 90) }, 60, |tally| {
+        assert_eq!(tally.cached_tokens, 0);
+    });
+    // Two blocks hold what a row of a window sees, and no more.
+    let mut least = config(2, 300);
+    least.caches[0].window = Some(Window { tokens: 33, blocks: 2 });
+    check_crowds(&EngineConfig { max_sequences: 1, ..least }, 60, |_| {});
 }

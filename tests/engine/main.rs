@@ -1,6 +1,7 @@
 //! The engine against a fake device: what a sequence generates never depends on what else runs, and every step keeps
 //! its bounds.
 
+mod ahead;
 mod crowd;
 mod fairness;
 mod resuming;

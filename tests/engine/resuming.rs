@@ -3,6 +3,8 @@
 use pagelm::engine::params::SamplingParams;
 use pagelm::engine::{AddError, Budget, Engine, FinishReason, Progress, SequenceRequest};
 
+use pagelm::plan::StepOutput;
+
 use crate::world::{Answer, World, alone, config, greedy, request, windowed};
 
 const BUDGET: Budget = Budget { prefill_rows: 64 };
@@ -70,8 +72,8 @@ fn an_answer_that_had_ended_ends_at_once() {
     let ended = engine.add(resumed(&unbounded, &[1; 50])).unwrap();
     engine.add(unbounded.clone()).unwrap();
     let step = engine.next_step(BUDGET).unwrap();
-    let logits = vec![0.0; 61 * step.batch.logit_rows.len()];
-    let progress = engine.retire(step.id, &logits);
+    let output = StepOutput { logits: vec![0.0; 61 * step.batch.logit_rows.len()], sampled: Vec::new() };
+    let progress = engine.retire(step.id, &output);
     assert_eq!(progress[0], Progress::Finished { sequence: ended, reason: FinishReason::Length });
     assert!(matches!(progress[1], Progress::Admitted { cached_tokens: 0, .. }));
 }

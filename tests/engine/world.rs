@@ -2,9 +2,10 @@
 //!
 //! The device has paged caches. Like keys and values, what a slot holds depends on all tokens before it, and a row's
 //! logits on what its block table leads to: so a wrong slot, table, position or order changes every token that follows.
-//! Besides, each row checks that all it sees is what its sequence's tokens say.
+//! Besides, each row checks that all it sees is what its sequence's tokens say. Tokens that it samples stay in it until the
+//! step retires, and rows of the next step find them there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use pagelm::engine::blocks::{CacheConfig, Window};
 use pagelm::engine::logprobs::TokenLogprobs;
@@ -13,7 +14,9 @@ use pagelm::engine::{
     Budget, Engine, EngineConfig, FinishReason, MAX_IN_FLIGHT, Progress, SequenceId, SequenceRequest, Step,
     StepId,
 };
-use pagelm::plan::batch::{BLOCK_TOKENS, Batch};
+use pagelm::plan::StepOutput;
+use pagelm::plan::batch::{BLOCK_TOKENS, Batch, STEPS_IN_FLIGHT, Token};
+use pagelm::plan::sample::Chooser;
 
 /// How far layers with a window look back.
 const WINDOW: usize = 40;
@@ -64,17 +67,30 @@ pub(crate) struct Device {
     /// (caches)(slots)
     slots: Vec<Vec<Option<u64>>>,
     caches: Vec<CacheConfig>,
-    pub(crate) computed: Vec<(StepId, Vec<f32>)>,
+    /// What the last step of each slot sampled: (slots)(logit rows)
+    sampled: [Vec<Option<u32>>; STEPS_IN_FLIGHT],
+    pub(crate) computed: Vec<(StepId, StepOutput)>,
 }
 
 impl Device {
     pub(crate) fn new(caches: &[CacheConfig]) -> Self {
         let slots = caches.iter().map(|cache| vec![None; cache.n_blocks * BLOCK_TOKENS]).collect();
-        Self { slots, caches: caches.to_vec(), computed: Vec::new() }
+        Self { slots, caches: caches.to_vec(), sampled: Default::default(), computed: Vec::new() }
     }
 
-    /// Computes a step, of whose sequences these are the states at each position.
-    fn submit(&mut self, step: &Step, states: &[&[u64]]) {
+    fn token(&self, token: Token) -> u32 {
+        match token {
+            Token::Known(token) => token,
+            Token::Sampled(at) => {
+                let of_step = &self.sampled[at.slot_of_step as usize];
+                of_step[at.logit_row as usize].expect("the device sampled that row")
+            }
+        }
+    }
+
+    /// Computes a step, of whose sequences these are the states at each position. Gives the tokens that it samples, and
+    /// whose they are.
+    fn submit(&mut self, step: &Step, states: &[Vec<u64>]) -> Vec<(SequenceId, u32)> {
         let batch = &step.batch;
         for row in 0..batch.n_rows() {
             for cache in 0..self.caches.len() {
@@ -82,7 +98,8 @@ impl Device {
                     0 => START,
                     position => self.seen(batch, row, cache, position - 1).expect("a slot was written"),
                 };
-                self.slots[cache][batch.slot(row, cache) as usize] = Some(read(before, batch.tokens[row]));
+                self.slots[cache][batch.slot(row, cache) as usize] =
+                    Some(read(before, self.token(batch.tokens[row])));
             }
         }
         // What the first row of a chunk sees, and on to the last row.
@@ -99,8 +116,23 @@ impl Device {
             }
         }
         let state = |row: u32| self.slots[0][batch.slot(row as usize, 0) as usize].expect("it was written");
-        let logits = batch.logit_rows.iter().flat_map(|&row| logits_of(state(row))).collect();
-        self.computed.push((step.id, logits));
+        let (mut output, mut chooser) = (StepOutput::default(), Chooser::default());
+        let (mut ring, mut tokens) = (Vec::new(), Vec::new());
+        for (&row, sampling) in batch.logit_rows.iter().zip(&batch.samplings) {
+            let logits: Vec<f32> = logits_of(state(row)).collect();
+            let sampled = sampling.map(|sampling| chooser.sample(&logits, &sampling));
+            ring.push(sampled.as_ref().map(|sampled| sampled.token));
+            match sampled {
+                None => output.logits.extend(logits),
+                Some(sampled) => {
+                    tokens.push((step.sequences[batch.sequences[row as usize] as usize], sampled.token));
+                    output.sampled.push(sampled);
+                }
+            }
+        }
+        self.sampled[batch.slot_of_step as usize] = ring;
+        self.computed.push((step.id, output));
+        tokens
     }
 
     fn seen(&self, batch: &Batch, row: usize, cache: usize, position: usize) -> Option<u64> {
@@ -127,6 +159,14 @@ pub(crate) struct Answer {
     pub(crate) finished: Option<FinishReason>,
 }
 
+/// Whose rows a step holds, and the blocks that they see and write: (caches).
+#[derive(Debug, Default)]
+struct Used {
+    sequences: Vec<SequenceId>,
+    seen: Vec<BTreeSet<(u32, SequenceId)>>,
+    written: Vec<BTreeMap<u32, SequenceId>>,
+}
+
 /// An engine, its device, what it reported, and the checks that hold for every step.
 pub(crate) struct World {
     pub(crate) engine: Engine,
@@ -136,9 +176,15 @@ pub(crate) struct World {
     pub(crate) cancelled: BTreeSet<SequenceId>,
     /// What the model has read at each position of each sequence.
     states: BTreeMap<SequenceId, Vec<u64>>,
+    /// Tokens that steps in flight sample on the device.
+    ahead: BTreeMap<SequenceId, VecDeque<u32>>,
+    /// Rows whose token only the device knew.
+    pub(crate) n_fed_rows: usize,
     /// Sequences whose next row is one of decode, unless they are preempted, with the prefill rows since their last
     /// token.
     decoding: BTreeMap<SequenceId, usize>,
+    /// What steps in flight use.
+    in_steps: BTreeMap<StepId, Used>,
     /// Preemptions since the last step that was submitted with none in flight.
     n_lost: usize,
     /// Prefill rows computed for each sequence.
@@ -154,7 +200,10 @@ impl World {
             answers: BTreeMap::new(),
             cancelled: BTreeSet::new(),
             states: BTreeMap::new(),
+            ahead: BTreeMap::new(),
+            n_fed_rows: 0,
             decoding: BTreeMap::new(),
+            in_steps: BTreeMap::new(),
             n_lost: 0,
             n_prefilled: BTreeMap::new(),
         }
@@ -184,6 +233,8 @@ impl World {
     pub(crate) fn lose_device(&mut self, config: EngineConfig) {
         self.device = Device::new(&config.caches);
         self.decoding.clear();
+        self.ahead.clear();
+        self.in_steps.clear();
         self.engine.move_to(config.clone());
         self.config = config;
         let stats = self.engine.stats();
@@ -196,8 +247,21 @@ impl World {
     /// The step that was submitted last fails.
     pub(crate) fn fail_last(&mut self) {
         let (step, _) = self.device.computed.pop().expect("a step is in flight");
+        self.fail(step);
+    }
+
+    /// The oldest step in flight fails.
+    pub(crate) fn fail_first(&mut self) {
+        let (step, _) = self.device.computed.remove(0);
+        self.fail(step);
+    }
+
+    fn fail(&mut self, step: StepId) {
         self.engine.abandon(step);
         self.decoding.clear();
+        // Sequences in it begin again from what they know. Those that are in an earlier one only do not.
+        let in_step = self.in_steps.remove(&step).expect("it was submitted");
+        in_step.sequences.into_iter().for_each(|id| drop(self.ahead.remove(&id)));
     }
 
     /// Submits what the engine wants to run.
@@ -210,10 +274,22 @@ impl World {
             assert!(is_known, "a sequence that decodes has a row");
             return None;
         };
-        self.check_step(&step.batch, budget);
+        let used = self.check_step(&step, budget);
         self.check_decodes(&step, budget, before.steps_in_flight == 0);
-        let states: Vec<&[u64]> = step.sequences.iter().map(|id| self.states[id].as_slice()).collect();
-        self.device.submit(&step, &states);
+        let states_of = |id: &SequenceId| {
+            let mut states = self.states[id].clone();
+            for &token in self.ahead.get(id).into_iter().flatten() {
+                states.push(read(*states.last().expect("a prompt"), token));
+            }
+            states
+        };
+        let states: Vec<Vec<u64>> = step.sequences.iter().map(states_of).collect();
+        for (id, token) in self.device.submit(&step, &states) {
+            self.ahead.entry(id).or_default().push_back(token);
+        }
+        self.in_steps.insert(step.id, used);
+        self.n_fed_rows +=
+            step.batch.tokens.iter().filter(|token| matches!(token, Token::Sampled(_))).count();
         for &sequence in &step.batch.sequences[step.batch.n_decode..] {
             *self.n_prefilled.entry(step.sequences[sequence as usize]).or_default() += 1;
         }
@@ -238,7 +314,9 @@ impl World {
         self.decoding.retain(|id, _| !step.sequences.contains(id));
     }
 
-    fn check_step(&self, batch: &Batch, budget: Budget) {
+    fn check_step(&self, step: &Step, budget: Budget) -> Used {
+        let batch = &step.batch;
+        let mut used = Used { sequences: step.sequences.clone(), ..Used::default() };
         assert!(batch.n_rows() > 0, "a step has rows");
         assert!(batch.n_prefill() <= budget.prefill_rows, "prefill rows stay in the budget");
         assert!(batch.n_decode <= self.config.max_sequences);
@@ -247,7 +325,7 @@ impl World {
         for (cache, config) in self.config.caches.iter().enumerate() {
             // The blocks that each sequence has a use for, those in which it writes, and all that are seen by others.
             let mut written = BTreeMap::new();
-            let mut seen = Vec::new();
+            let mut seen: Vec<(u32, usize)> = Vec::new();
             for row in 0..batch.n_rows() {
                 let sequence = batch.sequences[row] as usize;
                 let blocks = &batch.block_tables[sequence][cache];
@@ -258,11 +336,15 @@ impl World {
                 let writer = *written.entry(blocks[last]).or_insert(sequence);
                 assert_eq!(writer, sequence, "a block that is written has one owner");
             }
-            for (block, sequence) in seen {
+            for &(block, sequence) in &seen {
                 let writer = written.get(&block).copied().unwrap_or(sequence);
                 assert_eq!(writer, sequence, "nobody else sees a block that is written");
             }
+            let id = |sequence: usize| step.sequences[sequence];
+            used.written.push(written.into_iter().map(|(block, sequence)| (block, id(sequence))).collect());
+            used.seen.push(seen.into_iter().map(|(block, sequence)| (block, id(sequence))).collect());
         }
+        self.in_steps.values().for_each(|earlier| check_apart(&used, earlier));
         assert!(self.engine.stats().steps_in_flight <= MAX_IN_FLIGHT);
         // Rows of a sequence are one run of positions.
         let runs: Vec<Vec<usize>> = (0..batch.block_tables.len())
@@ -276,6 +358,7 @@ impl World {
                 assert_eq!(batch.positions[pair[1]], batch.positions[pair[0]] + 1);
             }
         }
+        used
     }
 
     /// Retires the oldest step, if one is in flight.
@@ -283,8 +366,9 @@ impl World {
         if self.device.computed.is_empty() {
             return;
         }
-        let (step, logits) = self.device.computed.remove(0);
-        for progress in self.engine.retire(step, &logits) {
+        let (step, output) = self.device.computed.remove(0);
+        self.in_steps.remove(&step);
+        for progress in self.engine.retire(step, &output) {
             self.note(progress);
         }
     }
@@ -317,6 +401,9 @@ impl World {
                 answer.prompt_logprobs = Some(tokens);
             }
             Progress::Token { token, logprobs, .. } => {
+                if let Some(ahead) = self.ahead.get_mut(&id).and_then(VecDeque::pop_front) {
+                    assert_eq!(ahead, token, "it is the token that the device went on with");
+                }
                 let states = self.states.get_mut(&id).expect("a sequence that was added");
                 states.push(read(*states.last().expect("a prompt"), token));
                 self.decoding.insert(id, 0);
@@ -330,14 +417,48 @@ impl World {
         }
     }
 
+    /// Runs until the engine is idle, a step being submitted before the one before it is retired where that is worth it, as
+    /// the host does it.
+    pub(crate) fn overlap(&mut self, budget: Budget) {
+        while self.overlap_once(budget) {}
+        self.finish(budget);
+    }
+
+    /// The same for one step; whether there was one.
+    pub(crate) fn overlap_once(&mut self, budget: Budget) -> bool {
+        while self.device.computed.is_empty() || self.engine.may_overlap() {
+            if self.submit(budget).is_none() {
+                break;
+            }
+        }
+        let is_any = !self.device.computed.is_empty();
+        self.retire();
+        is_any
+    }
+
     /// Runs until the engine is idle, one step at a time.
     pub(crate) fn finish(&mut self, budget: Budget) {
-        while self.submit(budget).is_some() {
+        while self.submit(budget).is_some() || !self.device.computed.is_empty() {
             self.retire();
         }
         assert!(self.engine.is_idle(), "no step only when idle: {:?}", self.engine.stats());
         let stats = self.engine.stats();
         assert_eq!(stats.free_blocks, stats.n_blocks, "no block is leaked");
+    }
+}
+
+/// Blocks change hands only when no step in flight uses them, and are shared only when what wrote them has retired.
+fn check_apart(step: &Used, earlier: &Used) {
+    let caches = step.written.iter().zip(&step.seen).zip(earlier.written.iter().zip(&earlier.seen));
+    for ((written, seen), (written_before, seen_before)) in caches {
+        for (block, id) in seen {
+            let writer = written_before.get(block).unwrap_or(id);
+            assert_eq!(writer, id, "what a step in flight writes is not shared");
+        }
+        for (block, id) in seen_before {
+            let writer = written.get(block).unwrap_or(id);
+            assert_eq!(writer, id, "what a step in flight sees is not written");
+        }
     }
 }
 
@@ -350,7 +471,13 @@ pub(crate) fn config(n_blocks: usize, context: usize) -> EngineConfig {
         max_sequences: 8,
         max_waiting_of_client: 100,
         max_logit_rows: 16,
+        samples_on_device: false,
     }
+}
+
+/// The same on a device that samples.
+pub(crate) fn sampling(config: EngineConfig) -> EngineConfig {
+    EngineConfig { samples_on_device: true, ..config }
 }
 
 /// The same with a second cache of so many blocks, whose layers have a window.
@@ -380,9 +507,14 @@ pub(crate) fn request(len: usize, params: SamplingParams) -> SequenceRequest {
     }
 }
 
-/// What a request is answered with when it has an engine of that pool and context for itself.
+/// What a request is answered with when it has an engine of that pool and context for itself, and the host samples.
 pub(crate) fn alone(config: &EngineConfig, request: &SequenceRequest) -> Answer {
-    let mut world = World::new(EngineConfig { max_sequences: 1, max_logit_rows: 64, ..config.clone() });
+    let mut world = World::new(EngineConfig {
+        max_sequences: 1,
+        max_logit_rows: 64,
+        samples_on_device: false,
+        ..config.clone()
+    });
     let id = world.add(request.clone());
     world.finish(Budget { prefill_rows: MAX_PREFILL_ROWS });
     world.answers.remove(&id).expect("it was answered")

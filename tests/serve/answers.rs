@@ -2,7 +2,7 @@
 
 use pagelm::protocol::{Event, FinishReason, GenerateOptions, Request};
 
-use crate::world::{World, greedy};
+use crate::world::{Output, World, greedy, sample_on_device};
 
 #[test]
 fn prompts_and_samples_are_numbered_in_order_and_each_is_as_if_alone() {
@@ -189,4 +189,57 @@ fn tabs_are_told_how_things_stand_while_they_change_and_once_at_the_end() {
     let n_told = world.events.len();
     world.pass(5000.0);
     assert_eq!(world.events.len(), n_told, "nothing is told while nothing happens");
+}
+
+/// What several tabs are answered whose tokens the device may choose, and whose the host must see first.
+fn mixed_answers() -> Vec<(Vec<u32>, String)> {
+    let mut world = World::with_tabs([1, 2]);
+    let plain = GenerateOptions { temperature: 0.8, seed: Some(3), ..greedy(25) };
+    let all = [
+        greedy(25),
+        plain.clone(),
+        GenerateOptions { repetition_penalty: 1.3, ..greedy(25) },
+        GenerateOptions { top_k: 9, top_p: 0.9, n: 2, ..plain.clone() },
+        GenerateOptions { logprobs: Some(3), prompt_logprobs: Some(1), ..plain.clone() },
+        GenerateOptions { stop: vec!["e".into()], ..greedy(25) },
+        GenerateOptions { min_tokens: 9, ignore_eos: false, ..plain },
+    ];
+    let mut asked = Vec::new();
+    for (request, options) in (0..).zip(&all) {
+        world.ask(request % 2 + 1, request, &["Once upon a time"], options);
+        asked.push((request % 2 + 1, request));
+        world.turns(request as usize);
+    }
+    let of = |output: Output| (output.ids, output.text);
+    let answers = asked.into_iter().flat_map(|(tab, request)| world.finish(tab, request)).map(of).collect();
+    world.turns(5);
+    let status = world.status(1);
+    assert_eq!((status.running, status.free_blocks), (0, status.n_blocks));
+    answers
+}
+
+#[test]
+fn answers_are_the_same_whoever_chooses_their_tokens() {
+    let by_host = mixed_answers();
+    sample_on_device(true);
+    assert_eq!(mixed_answers(), by_host);
+}
+
+#[test]
+fn a_stop_and_a_cancel_with_two_steps_in_flight_end_at_once_and_leave_nothing() {
+    sample_on_device(true);
+    let mut world = World::with_tabs([1]);
+    for n_tokens in [1, 2, 7] {
+        world.ask(1, 1, &["Once"], &greedy(200));
+        world.until("tokens", |world| world.outputs(1, 1).iter().any(|output| output.ids.len() >= n_tokens));
+        let n_before = world.outputs(1, 1)[0].ids.len();
+        world.send(1, &Request::Cancel { request: 1 });
+        let outputs = world.finish(1, 1);
+        assert_eq!(outputs[0].reason(), Some(FinishReason::Cancelled));
+        assert!(outputs[0].ids.len() <= n_before + 1, "nothing in flight is told");
+        world.turns(5);
+        let status = world.status(1);
+        assert_eq!((status.running, status.free_blocks), (0, status.n_blocks));
+        world.events.clear();
+    }
 }

@@ -1,14 +1,14 @@
 //! The GPU is lost, during a load, a prompt and an answer, and the answers are those of an undisturbed engine.
 
-use pagelm::protocol::{Event, Fault, GenerateOptions, IfFull, KvType, LoadOptions, Request};
+use pagelm::protocol::{Event, Fault, GenerateOptions, IfFull, KvType, LoadOptions, Precision, Request};
 
-use crate::world::{Output, World, greedy};
+use crate::world::{Output, World, greedy, sample_on_device};
 
 const FAULTS: [Fault; 2] = [Fault::DestroyDevice, Fault::LoseDevice];
 
 /// Exact keys and values: what is computed again is the same but for its last bits.
 fn exact() -> LoadOptions {
-    LoadOptions { kv: KvType::F32, ..LoadOptions::default() }
+    LoadOptions { kv: KvType::F32, precision: Precision::Exact, ..LoadOptions::default() }
 }
 
 fn sampled(max_tokens: u32) -> GenerateOptions {
@@ -58,7 +58,9 @@ fn answers_go_on_after_a_loss_as_if_there_had_been_none() {
     let mut world = with_tabs();
     ask(&world);
     let undisturbed = finish(&mut world);
-    for fault in FAULTS {
+    for (fault, samples) in [(FAULTS[0], false), (FAULTS[1], false), (FAULTS[0], true), (FAULTS[1], true)] {
+        // With one step in flight, or with two whose tokens the host has not seen.
+        sample_on_device(samples);
         // While a prompt is read, and while tokens are generated.
         for n_tokens in [0, 9] {
             let mut world = with_tabs();

@@ -5,13 +5,20 @@ use std::collections::BTreeMap;
 use pagelm::protocol::{Event, FinishReason, GenerateOptions, IfFull, Request};
 
 use crate::random::Random;
-use crate::world::{World, context, greedy};
+use crate::world::{World, context, greedy, sample_on_device};
 
 const N_REQUESTS: u64 = 500;
 const N_TABS: u64 = 8;
 
 #[test]
 fn five_hundred_requests_leave_nothing_behind() {
+    for samples in [false, true] {
+        sample_on_device(samples);
+        answer_five_hundred_requests();
+    }
+}
+
+fn answer_five_hundred_requests() {
     let mut random = Random::new(4);
     let mut world = World::new();
     for tab in 0..N_TABS {

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use futures_channel::mpsc::{UnboundedSender, unbounded};
+use pagelm::gpu::Gpu;
 use pagelm::host::serve::{Letter, Place, serve};
 use pagelm::host::{ConnectionId, Surroundings};
 use pagelm::protocol::{
@@ -24,6 +25,12 @@ use crate::memory_source::MemorySource;
 thread_local! {
     static NOW_MS: Cell<f64> = const { Cell::new(0.0) };
     static ENTROPY: Cell<u64> = const { Cell::new(1) };
+    static SAMPLES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether devices of this test's worlds choose tokens; then two steps are in flight.
+pub fn sample_on_device(samples: bool) {
+    SAMPLES.set(samples);
 }
 
 fn surroundings() -> Surroundings {
@@ -103,6 +110,10 @@ impl Place for Desk {
 
     async fn own_the_gpu(&self) {
         poll_fn(|_| if self.is_owned.get() { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+
+    fn set_up(&self, gpu: Gpu) -> Gpu {
+        gpu.with_sampling(SAMPLES.get())
     }
 
     fn post(&self, connection: ConnectionId, bytes: &[u8], attachments: &[u32]) {

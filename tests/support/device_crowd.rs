@@ -50,13 +50,11 @@ pub(crate) struct Crowd<'a> {
     pub(crate) engine: Engine,
     pub(crate) answers: BTreeMap<SequenceId, Answer>,
     in_flight: VecDeque<(StepId, Ticket)>,
-    /// The largest logit.
-    pub(crate) scale: f32,
 }
 
 impl<'a> Crowd<'a> {
     pub(crate) fn new(model: &'a mut GpuModel, engine: Engine) -> Self {
-        Self { model, engine, answers: BTreeMap::new(), in_flight: VecDeque::new(), scale: 0.0 }
+        Self { model, engine, answers: BTreeMap::new(), in_flight: VecDeque::new() }
     }
 
     /// What a request is answered with by an engine of its own.
@@ -89,9 +87,8 @@ impl<'a> Crowd<'a> {
         let is_old = !self.in_flight.is_empty();
         while self.in_flight.len() > keeps {
             let (step, ticket) = self.in_flight.pop_front().unwrap();
-            let logits = self.model.read(ticket).await.unwrap();
-            self.scale = logits.iter().fold(self.scale, |most, logit| most.max(logit.abs()));
-            for progress in self.engine.retire(step, &logits) {
+            let output = self.model.read(ticket).await.unwrap();
+            for progress in self.engine.retire(step, &output) {
                 self.note(progress);
             }
         }

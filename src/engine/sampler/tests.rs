@@ -294,16 +294,34 @@ fn a_seed_repeats_whatever_was_sampled_before() {
 }
 
 #[test]
-fn draws_of_one_seed_are_independent_of_each_other() {
-    // Pairs of neighbouring places of one stream: 16 equally likely cells.
+fn draws_at_all_places_of_one_seed_follow_the_distribution() {
+    // One seed, 20 000 places: as often as its probability says, and independent of the place before (16 cells).
+    let logits = tenths(&[1.0, 2.0, 3.0, 4.0]);
     for seed in [0, 1, u64::MAX] {
-        let mut counts = [0; 16];
-        for place in 0..N_DRAWS {
-            let (a, b) = (uniform(seed, 2 * place), uniform(seed, 2 * place + 1));
-            counts[(a * 4.0) as usize * 4 + (b * 4.0) as usize] += 1;
-        }
-        assert_fits(&counts, &[1.0 / 16.0; 16]);
+        let params = SamplingParams { seed, ..SamplingParams::default() };
+        let mut chooser = Chooser::default();
+        let drawn: Vec<u32> =
+            (0..N_DRAWS as usize).map(|place| chooser.choose(&logits, &params.sampling(place))).collect();
+        let (mut counts, mut pairs) = ([0; 4], [0; 16]);
+        drawn.iter().for_each(|&token| counts[token as usize] += 1);
+        drawn.chunks_exact(2).for_each(|pair| pairs[(pair[0] * 4 + pair[1]) as usize] += 1);
+        assert_fits(&counts, &[0.1, 0.2, 0.3, 0.4]);
+        let cells: Vec<f64> = (0..16).map(|i| f64::from((i / 4 + 1) * (i % 4 + 1)) / 100.0).collect();
+        assert_fits(&pairs, &cells);
     }
+}
+
+#[test]
+fn of_many_equals_each_comes_as_often_as_the_others() {
+    // 2^17 equal logits in 16 ranges: coarser draws would tie, and prefer low ids.
+    let logits = vec![0.5; 1 << 17];
+    let mut chooser = Chooser::default();
+    let mut counts = [0; 16];
+    for seed in 0..400 {
+        let params = SamplingParams { seed, ..SamplingParams::default() };
+        counts[chooser.choose(&logits, &params.sampling(3)) as usize >> 13] += 1;
+    }
+    assert_fits(&counts, &[1.0 / 16.0; 16]);
 }
 
 #[test]

@@ -1,12 +1,14 @@
-// Bindings and row arithmetic that every kernel shares. Offsets into activations and tables count f32 values.
+// Bindings and row arithmetic that every kernel shares. Offsets into activations and tables count f32 values. `Input` is
+// vec4<f32>, or vec4<u32> where activations are packed bytes; `Output` is f32 or u32.
 
 @group(0) @binding(0) var<storage, read> batch: array<u32>;         // header (16), then the arrays it points to
 @group(0) @binding(1) var<storage, read> tables: array<vec4<f32>>;  // norms and biases, then rotary (positions, head_dim / 2, cos sin)
-@group(0) @binding(2) var<storage, read> inputs: array<vec4<f32>>;  // activations read, region by region: (rows, width)
-@group(0) @binding(3) var<storage, read_write> outputs: array<f32>; // activations written: (rows, width)
+@group(0) @binding(2) var<storage, read> inputs: array<Input>;      // activations read, region by region: (rows, width)
+@group(0) @binding(3) var<storage, read_write> outputs: array<Output>; // activations written: (rows, width)
 @group(0) @binding(4) var<storage, read> quants: array<vec4<u32>>;  // a matrix, or some rows of it: (rows, blocks of 32, words)
 @group(0) @binding(5) var<storage, read> scales: array<u32>;        // its scales where they lie apart: (rows, blocks of 32)
-@group(0) @binding(6) var<storage, read_write> kv: array<u32>;      // a layer's cache: (blocks, K V, 32 slots, kv heads, head_dim)
+@group(0) @binding(6) var<storage, read_write> kv: array<u32>;      // a layer's cache: (blocks, K V, 32 slots, kv heads, head_dim);
+                                                                    // without a layer what was sampled: (slots of steps, logit rows, words)
 @group(0) @binding(7) var<uniform> constants: Constants;
 
 // What a dispatch does; written once, when its plan is compiled.
@@ -35,6 +37,10 @@ struct Constants {
     is_layer_norm: u32,  // 1: the mean is taken out first
     norm_bias: u32,      // tables: the bias of a norm done by a projection, or NONE
     n_ranges: u32,       // ranges of positions that a workgroup of split attention takes one after the other
+    plain: u32,          // outputs: where a norm that quantizes keeps its f32 values too, (rows, width), or NONE
+    unused_0: u32,
+    unused_1: u32,
+    unused_2: u32,
 }
 
 const DECODE: u32 = 0u;
@@ -42,6 +48,7 @@ const PREFILL: u32 = 1u;
 const LOGITS: u32 = 2u;
 const NONE: u32 = 0xffffffffu;
 const BLOCK_TOKENS: u32 = 32u;
+const SAMPLED: u32 = 0x80000000u;   // of a token: it lies in what was sampled
 
 // The batch's header.
 fn n_decode() -> u32 { return batch[0]; }
@@ -50,14 +57,18 @@ fn first_prefill_row() -> u32 { return batch[2]; }   // n_decode rounded up to a
 fn n_logits() -> u32 { return batch[3]; }
 
 // Its arrays, by activation row.
-fn token_of(row: u32) -> u32 { return batch[batch[4] + row]; }
+fn token_of(row: u32) -> u32 {
+    let token = batch[batch[4] + row];
+    if ((token & SAMPLED) == 0u) { return token; }
+    return kv[token & ~SAMPLED];
+}
 fn position_of(row: u32) -> u32 { return batch[batch[5] + row]; }
 fn slot_of(row: u32) -> u32 { return batch[batch[6] + constants.cache * batch[9] + row]; }
 fn block_table_of(row: u32) -> u32 { return batch[batch[7] + constants.cache * batch[9] + row]; }
 fn logit_row(i: u32) -> u32 { return batch[batch[8] + i]; }
 
 // First row and number of rows of a tile of `attend_tiled`.
-fn attention_tile(i: u32) -> vec2<u32> { return vec2<u32>(batch[batch[10] + 2u * i], batch[batch[10] + 2u * i + 1u]); }
+fn attention_tile(i: u32) -> vec2<u32> { return vec2<u32>(batch[batch[12] + 2u * i], batch[batch[12] + 2u * i + 1u]); }
 
 // Rows of the kind this dispatch computes.
 fn n_kind_rows() -> u32 {
@@ -85,7 +96,7 @@ fn capped(x: f32) -> f32 {
     return constants.softcap * tanh_clamped(x / constants.softcap);
 }
 
-fn load4(i: u32) -> vec4<f32> { return inputs[i / 4u]; }
+fn load4(i: u32) -> vec4<f32> { return bitcast<vec4<f32>>(inputs[i / 4u]); }
 
 fn table1(i: u32) -> f32 { return tables[i / 4u][i % 4u]; }
 

@@ -6,17 +6,19 @@ use super::{Constants, Dispatch, Grid, NONE, Rows, Target};
 use crate::gpu::attend_text::heads_for;
 use crate::gpu::batch_words::attention_tile_rows;
 use crate::gpu::layout::{self, Buffer, Layout, Region, Segment};
+use crate::gpu::packed::GROUP_WORDS;
 use crate::gpu::shader::{Emit, Matvec, POSITION_TYPES, ShaderKey, TileSize, Variant};
+use crate::gpu::weights::GROUP;
 use crate::plan::{
     Activation, MatrixId, Nonlinearity, Norm, NormKind, Op, Plan, RotaryPairs, Rotation, VectorId,
 };
 
-struct Lowering<'a> {
-    plan: &'a Plan,
-    layout: &'a Layout,
-    target: Target,
-    segments: &'a [Vec<Segment>],
-    dispatches: Vec<Dispatch>,
+pub(super) struct Lowering<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) layout: &'a Layout,
+    pub(super) target: Target,
+    pub(super) segments: &'a [Vec<Segment>],
+    pub(super) dispatches: Vec<Dispatch>,
 }
 
 /// A matmul but for its weights: from where to where, and what is done on the way.
@@ -78,7 +80,7 @@ impl Lowering<'_> {
             Op::Embed { table, scale } => self.embed(*table, *scale, None, rows),
             Op::AddPosition { table } => self.add_position(*table, rows),
             Op::ProjectQkv { layer, norm, weights, bias, head_norms, rotation } => {
-                let normed = self.normed(norm, layout.normed, rows);
+                let normed = self.normed(weights, norm, layout.normed, rows);
                 if layout::takes_whole_heads(self.plan, op) {
                     self.project_heads(normed, weights, *bias, rows);
                     self.rotate(*layer, head_norms.as_ref(), *rotation, rows);
@@ -91,17 +93,17 @@ impl Lowering<'_> {
                 self.project_add(*weights, *bias, *input, post_norm.as_ref(), rows);
             }
             Op::GatedMlp { norm, weights, bias, nonlinearity } => {
-                let normed = self.normed(norm, layout.normed, rows);
+                let normed = self.normed(weights, norm, layout.normed, rows);
                 self.gated_mlp(normed, weights, *bias, *nonlinearity, rows);
             }
             Op::Mlp { norm, weights, bias, nonlinearity: function } => {
-                let normed = self.normed(norm, layout.normed, rows);
+                let normed = self.normed(&[*weights], norm, layout.normed, rows);
                 let constants =
                     Constants { nonlinearity: nonlinearity(*function), ..self.with_bias(*bias, rows) };
                 self.mlp_half(normed, *weights, Emit::Store, constants, rows);
             }
             Op::Logits { norm, weights, softcap } => {
-                let (from, norm) = self.normed(norm, layout.logits_normed, rows);
+                let (from, norm) = self.normed(&[*weights], norm, layout.logits_normed, rows);
                 let constants = Constants { softcap: softcap.unwrap_or(0.0), ..self.constants(rows) };
                 let (to, to_stride) = (layout.logits, self.plan.sizes.vocab_size);
                 let (emit, layer) = (Emit::Store, None);
@@ -110,7 +112,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn constants(&self, rows: Rows) -> Constants {
+    pub(super) fn constants(&self, rows: Rows) -> Constants {
         let sizes = &self.plan.sizes;
         Constants {
             rows: rows as u32,
@@ -123,11 +125,11 @@ impl Lowering<'_> {
         }
     }
 
-    fn with_bias(&self, bias: Option<VectorId>, rows: Rows) -> Constants {
+    pub(super) fn with_bias(&self, bias: Option<VectorId>, rows: Rows) -> Constants {
         Constants { bias: self.vector(bias), ..self.constants(rows) }
     }
 
-    fn vector(&self, id: Option<VectorId>) -> u32 {
+    pub(super) fn vector(&self, id: Option<VectorId>) -> u32 {
         id.map_or(NONE, |id| self.layout.vectors[id.0])
     }
 
@@ -200,16 +202,23 @@ impl Lowering<'_> {
 
     /// Where a projection reads the normed stream, and the norm that it has yet to do itself: where workgroups share work it
     /// costs a projection of few rows less than a dispatch does.
-    fn normed(&mut self, norm: &Norm, to: Region, rows: Rows) -> (Region, Option<Norm>) {
-        if self.target.variant.shares_work() && rows != Rows::Prefill {
+    fn normed(
+        &mut self,
+        weights: &[MatrixId],
+        norm: &Norm,
+        to: Region,
+        rows: Rows,
+    ) -> (Region, Option<Norm>) {
+        let any_is_fast = weights.iter().any(|id| self.is_fast(*id));
+        if !any_is_fast && self.target.variant.shares_work() && rows != Rows::Prefill {
             return (self.layout.hidden, Some(*norm));
         }
-        self.norm(norm, self.layout.hidden, to, false, rows);
+        self.norm_before(weights, norm, to, rows);
         (to, None)
     }
 
     /// Both regions are (rows, width).
-    fn norm(&mut self, norm: &Norm, from: Region, to: Region, adds: bool, rows: Rows) {
+    pub(super) fn norm(&mut self, norm: &Norm, from: Region, to: Region, adds: bool, rows: Rows) {
         let width = self.plan.sizes.width as u32;
         let constants = Constants {
             n_blocks: width / 32,
@@ -404,9 +413,11 @@ impl Lowering<'_> {
             Activation::Attended => self.layout.attended,
             Activation::Mlp => self.layout.mlp,
         };
+        let source = self.source(weights, from);
+        self.pack_before(weights, from, rows);
         let (emit, to) = match post_norm {
             None => (Emit::Add, self.layout.hidden),
-            Some(_) => (Emit::Store, self.added_beside(from)),
+            Some(_) => (Emit::Store, self.added_beside(source)),
         };
         let to_stride = self.plan.sizes.width;
         let constants = self.with_bias(bias, rows);
@@ -469,7 +480,10 @@ impl Lowering<'_> {
     fn matmul(&mut self, id: MatrixId, projection: Projection) {
         let Projection { norm, emit, from, to, to_stride, layer, rows, constants } = projection;
         let matrix = &self.plan.matrices[id.0];
-        let n_blocks = (matrix.n_columns / 32) as u32;
+        let n_blocks = (matrix.n_columns / GROUP) as u32;
+        let is_fast = self.is_fast(id);
+        let from = self.source(id, from);
+        let x_stride = if is_fast { matrix.n_columns / GROUP * GROUP_WORDS } else { matrix.n_columns };
         let of_norm = norm.map_or(constants, |norm| Constants {
             weight: self.layout.vectors[norm.weight.0],
             norm_bias: self.vector(norm.bias),
@@ -484,13 +498,14 @@ impl Lowering<'_> {
                 first_output: of_norm.first_output + segment.first_output as u32,
                 segment_rows: n_rows,
                 x: from.start,
-                x_stride: matrix.n_columns as u32,
+                x_stride: x_stride as u32,
                 y: to.start,
                 y_stride: to_stride as u32,
                 ..of_norm
             };
             let block = matrix.block_type;
             let (shader, grid) = match self.target.variant {
+                _ if is_fast => self.packed_matmul(block, emit, n_pairs),
                 Variant::Serial => (ShaderKey::Matmul(block, 1, emit), Grid::Pairs { n_pairs }),
                 _ if rows == Rows::Prefill => {
                     let least_groups = self.target.tuning.least_large_groups;

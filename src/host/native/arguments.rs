@@ -352,7 +352,8 @@ fn set_text(arguments: &mut Arguments, name: &str, value: String) -> Result<(), 
             arguments.load.device = choice(name, value, &choices)?;
         }
         "precision" => {
-            let choices = [("exact", Precision::Exact), ("fast", Precision::Fast)];
+            let choices =
+                [Precision::Auto, Precision::Exact, Precision::Fast].map(|choice| (choice.name(), choice));
             arguments.load.precision = choice(name, value, &choices)?;
         }
         "kv" => arguments.load.kv = choice(name, value, &KvType::NAMED)?,

@@ -57,7 +57,12 @@ const OPTIONS: [OptionSpec; 50] = [
         "the model: a .gguf file (of a split one any part), a Hugging Face folder, or a file in it",
     ),
     option(Group::Model, "device", "auto|gpu|cpu", "what computes (default auto)"),
-    option(Group::Model, "precision", "exact|fast", "arithmetic of activations (default exact)"),
+    option(
+        Group::Model,
+        "precision",
+        "auto|exact|fast",
+        "arithmetic of activations: f32, or 8 bits and integer products (default auto: fast on software adapters)",
+    ),
     option(Group::Model, "kv", "f16|f32|q8", "number type of the KV cache (default f16)"),
     option(
         Group::Model,

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     protocol::{
         DeviceKind, FinishReason, GenerateOptions, IfFull, KvType, LoadOptions, ModelInfo, ModelSource,
-        ModelUse, Prompt, Request, RequestId, TokenLogprob, Usage,
+        ModelUse, Precision, Prompt, Request, RequestId, TokenLogprob, Usage,
     },
     ui::{catalogue::default_options, turn::Speaker},
 };
@@ -28,6 +28,7 @@ fn info(name: &str) -> ModelInfo {
         device_name: "Test".to_owned(),
         device_backend: "webgpu".into(),
         device_kind: DeviceKind::Software,
+        precision: Precision::Exact,
         n_layers: 30,
         vocab_size: 49152,
         has_chat_template: true,

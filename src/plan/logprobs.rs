@@ -22,12 +22,12 @@ pub struct TokenLogprobs {
 }
 
 /// A logit that compares and adds like a number; there is one zero.
-pub(super) fn tame(logit: f32) -> f32 {
+pub fn tame(logit: f32) -> f32 {
     if logit.is_nan() { f32::NEG_INFINITY } else { logit.min(f32::MAX) + 0.0 }
 }
 
 /// Log-probability of a token and of the `n_top` likeliest, given the logits of a row: (vocabulary)
-pub(super) fn log_softmax_at(logits: &[f32], token: u32, n_top: usize) -> TokenLogprobs {
+pub fn log_softmax_at(logits: &[f32], token: u32, n_top: usize) -> TokenLogprobs {
     let max = f64::from(logits.iter().map(|&logit| tame(logit)).fold(f32::NEG_INFINITY, f32::max));
     let sum: f64 = logits.iter().map(|&logit| (f64::from(tame(logit)) - max).exp()).sum();
     let logprob_of = |token: u32| {
