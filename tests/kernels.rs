@@ -407,7 +407,7 @@ gpu_test!(a_step_has_the_same_bits_whichever_pipelines_are_made, async {
             let mut bits = Vec::new();
             for batch in steps(8, random.plan.sizes.vocab_size) {
                 let ticket = model.submit(&batch);
-                bits.extend(model.read(ticket).await.unwrap().iter().map(|logit| logit.to_bits()));
+                bits.extend(model.read(ticket).await.unwrap().logits.iter().map(|logit| logit.to_bits()));
             }
             found.push(bits);
             if !model.lacks_pipelines() {
