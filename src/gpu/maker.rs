@@ -193,8 +193,8 @@ impl Maker<'_> {
     ) -> Vec<Compiled> {
         let layout = bind_group_layout(&self.gpu.device);
         let mut pipelines = Pipelines::new(self.gpu, &layout);
-        let stride =
-            u64::from(self.gpu.limits.min_uniform_buffer_offset_alignment.max(CONSTANTS_BYTES as u32));
+        let alignment = u64::from(self.gpu.limits.min_uniform_buffer_offset_alignment);
+        let stride = (CONSTANTS_BYTES as u64).next_multiple_of(alignment);
         let mut bytes = vec![0; dispatches.len() * stride as usize];
         for (i, dispatch) in dispatches.iter().enumerate() {
             let at = i * stride as usize;
