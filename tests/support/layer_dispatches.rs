@@ -6,12 +6,9 @@ use pagelm::gpu::shader::Variant;
 /// The most outside the layers (DESIGN.md, truth 2).
 pub const OUTSIDE: usize = 4;
 
-/// Outside the layers where the host samples: embedding, head and, where it is no part of the head, its norm.
-pub fn outside(variant: Variant) -> usize {
-    match variant {
-        Variant::Serial => 3,
-        Variant::Workgroup | Variant::Subgroup => 2,
-    }
+/// Outside the layers: embedding, head, and on software adapters the head's norm, on others the choice of tokens.
+pub fn outside(_variant: Variant) -> usize {
+    3
 }
 
 /// In a layer of an architecture whose q, k and v are of one block type, and whose gate and up are of one.
