@@ -129,7 +129,7 @@ def measure(binary, scratch, result):
     model = str(scratch / "large.gguf")
     random_gguf.write(model, LARGE)
     ops = run(binary, "bench", "--ops", "--model", model, "--prompt-tokens", str(PROMPT_TOKENS), "--runs", "9", "--adapter-name", name)
-    matvecs = [op for op in ops["ops"] if op["name"].startswith(("matmul", "matvec"))]
+    matvecs = [op for op in ops["ops"]["ops"] if op["name"].startswith(("matmul", "matvec"))]
     read, ms = sum(op["weight_bytes"] for op in matvecs), sum(op["ms"] for op in matvecs)
     rate = read / ms / 1e6 if ms > 0 else 0.0
     result["large"] = {"shape": LARGE, "ops": ops, "matvec_gb_per_sec": rate}
