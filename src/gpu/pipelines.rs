@@ -150,7 +150,7 @@ impl GpuModel {
 /// Which of a matmul's pipelines serves so many rows: the tile made for them, or the largest below it that is made.
 pub(super) fn tile_idx(pipelines: &[Rc<Pipeline>], tile: u32) -> usize {
     let made = TILES.iter().zip(pipelines).enumerate().filter(|(_, (_, pipeline))| pipeline.get().is_some());
-    made.filter(|(_, (found, _))| **found <= tile).map(|(idx, _)| idx).last().unwrap_or(0)
+    made.filter(|(_, (found, _))| **found <= tile).map(|(idx, _)| idx).next_back().unwrap_or(0)
 }
 
 /// Whether a first token needs it: of each decode kernel one row, and what reads prompts. On software adapters those are
