@@ -46,6 +46,7 @@ fn a_small_benchmark_is_measured_and_kept() {
         assert!(page.see_alert(LOAD)?.contains("900009 tokens"));
         // A stop leaves the engine free, and the page for the chat.
         write(page, "bench-answer", "400")?;
+        write(page, "bench-sequences", "1")?;
         page.press("Start the benchmark")?;
         page.press("Stop the benchmark")?;
         page.wait_for_status(RUN, "an engine at rest", |status| status.running + status.waiting == 0)?;
