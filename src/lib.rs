@@ -3,6 +3,7 @@
 //! Modules stand in reading order; `tests/tidy.rs` holds the arrows between them.
 
 pub mod protocol;
+pub mod bench;
 #[cfg(feature = "web")]
 pub mod ui;
 #[cfg(feature = "web")]

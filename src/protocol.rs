@@ -13,15 +13,17 @@ pub use load_options::{
     AttachedFile, DeviceChoice, IfFull, KvType, LoadOptions, ModelSource, Precision, Quantize,
 };
 pub use model_info::{DeviceKind, ModelInfo};
+pub use op_time::OpTime;
 pub use status::{FinishReason, ModelUse, Status, TokenLogprob, Usage};
 
 mod generate_options;
 mod load_options;
 mod model_info;
+mod op_time;
 mod status;
 
 /// Raised whenever the meaning of a message changes; a tab and an engine of different versions refuse each other.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Names the source that a page or an engine was built from: two builds of one [`VERSION`] do not mix either.
 pub const BUILD: &str = env!("PAGELM_BUILD");
@@ -203,6 +205,16 @@ pub enum Event {
         ids: Vec<u32>,
         /// One entry a token, if asked for.
         logprobs: Vec<TokenLogprob>,
+    },
+    /// What the operations of a decode step took, where that was asked for: the median of several runs, each dispatch in a
+    /// pass of its own. Empty where the adapter has no clock.
+    OpTimes {
+        /// Whose.
+        request: RequestId,
+        /// The place of the token in its sequence.
+        position: u32,
+        /// Operations in order of their first dispatch.
+        ops: Vec<OpTime>,
     },
     /// Answers [`Request::Tokenize`].
     Tokenized {

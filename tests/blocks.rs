@@ -1,4 +1,4 @@
-//! Every block type against the values that GGML's own package decodes: on the processor, and on the device in both variants;
+//! Every block type against the values that GGML's own package decodes: on the processor, and on the device in every variant;
 //! natively and in Chromium.
 #![cfg(feature = "gpu")]
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
@@ -21,11 +21,12 @@ use pagelm::format::quantize::{QuantizeError, TARGETS, quantize};
 use pagelm::gpu::Gpu;
 use pagelm::gpu::layout::{Buffer, Capacity};
 use pagelm::gpu::model::GpuModel;
-use pagelm::gpu::shader::Variant;
+use pagelm::gpu::packed::{GROUP_WORDS, has_codes};
+use pagelm::gpu::shader::{VARIANTS, Variant};
 use pagelm::plan::batch::{Batch, RowKind};
 use pagelm::plan::{
-    Cache, Device as _, KvType, Matrix, MatrixId, MatrixPart, Nonlinearity, Norm, NormKind, Op, Plan, Sizes,
-    Vector, VectorId, VectorPart,
+    Cache, Device as _, KvType, Matrix, MatrixId, MatrixPart, Nonlinearity, Norm, NormKind, Op, Plan,
+    Precision, Sizes, Vector, VectorId, VectorPart,
 };
 use reference::Reference;
 use safetensors::{tensor_bytes, tensor_values};
@@ -37,7 +38,6 @@ wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);
 const BLOCKS: &[u8] = include_bytes!("fixtures/gguf-blocks/blocks.safetensors");
 /// `values`, and `TYPE` as bytes: what `gguf-py` quantizes them to (`quantize.py` beside it).
 const QUANTIZED: &[u8] = include_bytes!("fixtures/quantize/quantized.safetensors");
-const VARIANTS: [Variant; 2] = [Variant::Serial, Variant::Workgroup];
 const CAPACITY: Capacity = Capacity { decode_rows: 8, prefill_rows: 64, logit_rows: 1, context: 64 };
 const VOCAB_SIZE: usize = 41;
 const MLP_WIDTH: usize = 32;
@@ -85,7 +85,7 @@ fn mixture(block_type: BlockType, n_rows: usize, n_columns: usize) -> (Vec<u8>, 
 
 /// An embedding and a gated MLP, all weights of one type: what an embedding row decodes to can be read, and every kernel
 /// that multiplies is in the MLP.
-fn plan(block_type: BlockType, n_columns: usize) -> Plan {
+fn plan(block_type: BlockType, n_columns: usize, precision: Precision) -> Plan {
     let matrix = |parts: &[usize]| Matrix {
         parts: parts.iter().map(|n_rows| MatrixPart { tensor: "tensor".into(), n_rows: *n_rows }).collect(),
         n_columns,
@@ -103,6 +103,7 @@ fn plan(block_type: BlockType, n_columns: usize) -> Plan {
         },
         rotaries: Vec::new(),
         kv: KvType::F32,
+        precision,
         caches: vec![Cache { window: None }],
         layer_caches: vec![0],
         matrices: vec![matrix(&[VOCAB_SIZE]), matrix(&[MLP_WIDTH, MLP_WIDTH])],
@@ -140,10 +141,42 @@ fn error(got: &[f32], expected: &[f64]) -> f64 {
     deltas.fold(0.0, |m, d| if d.is_nan() { f64::INFINITY } else { f64::max(m, d) }) / greatest
 }
 
+/// The values of packed activations, which are nearest to those `expected`, with their sums.
+fn unpacked(blocks: &[f32], expected: &[f64], what: &str) -> Vec<f64> {
+    let mut values = Vec::new();
+    for (block, expected) in blocks.chunks(GROUP_WORDS).zip(expected.chunks(32)) {
+        let bytes = block[..8].iter().flat_map(|word| word.to_bits().to_le_bytes());
+        let codes: Vec<i32> = bytes.map(|byte| i32::from(byte as i8)).collect();
+        let d = f64::from(block[8]);
+        let largest = expected.iter().fold(0f64, |m, v| m.max(v.abs()));
+        assert!(
+            (d - largest / 127.0).abs() <= 1e-6 * d,
+            "{what}: d is {d:e}, and the largest value {largest:e}"
+        );
+        for (code, expected) in codes.iter().zip(expected) {
+            let value = d * f64::from(*code);
+            assert!(
+                (value - expected).abs() <= 0.501 * d,
+                "{what}: {expected:e} is packed as {value:e}, d {d:e}"
+            );
+        }
+        let sums =
+            [&codes[..], &codes[..16], &codes[16..]].map(|part| d * f64::from(part.iter().sum::<i32>()));
+        for (sum, found) in sums.iter().zip(&block[9..]) {
+            assert!(
+                (sum - f64::from(*found)).abs() <= 1e-6 * sum.abs(),
+                "{what}: a sum is {found}, not {sum}"
+            );
+        }
+        values.extend(codes.iter().map(|code| d * f64::from(*code)));
+    }
+    values
+}
+
 /// Decodes every row on the device, then multiplies by all: rows of prompts together, decoding ones in every tile.
-async fn check(block_type: BlockType, n_columns: usize, gpu: &Rc<Gpu>) {
-    let label = format!("{block_type}, {n_columns} columns, {:?}", gpu.variant());
-    let plan = plan(block_type, n_columns);
+async fn check(block_type: BlockType, n_columns: usize, precision: Precision, gpu: &Rc<Gpu>) {
+    let label = format!("{block_type}, {n_columns} columns, {precision:?}, {:?}", gpu.variant());
+    let plan = plan(block_type, n_columns, precision);
     let embedding = mixture(block_type, VOCAB_SIZE, n_columns);
     let gate_up = mixture(block_type, 2 * MLP_WIDTH, n_columns);
     // Keeps what the gate sees near 1, where it is neither open nor shut.
@@ -151,6 +184,10 @@ async fn check(block_type: BlockType, n_columns: usize, gpu: &Rc<Gpu>) {
     let norm = vec![2.0 / (greatest * (n_columns as f32).sqrt()); n_columns];
     let mut reference =
         Reference::new(&plan, vec![embedding.1.clone(), gate_up.1.clone()], vec![norm.clone()]);
+    let Some(Op::GatedMlp { norm: the_norm, .. }) = plan.ops.last().cloned() else {
+        panic!("it was put there")
+    };
+    let is_packed = precision == Precision::Fast && has_codes(block_type);
     let mut model = GpuModel::new(Rc::clone(gpu), plan, CAPACITY, 64).await.unwrap();
     for (i, (file, _)) in [&embedding, &gate_up].into_iter().enumerate() {
         let row_bytes = block_type.row_bytes(n_columns as u64).unwrap() as usize;
@@ -170,8 +207,9 @@ async fn check(block_type: BlockType, n_columns: usize, gpu: &Rc<Gpu>) {
         let ticket = model.submit(&batch);
         model.read(ticket).await.unwrap();
         let hidden = model.read_activations(Buffer::Hidden).await.unwrap();
+        let inputs = model.read_activations(Buffer::Inputs).await.unwrap();
         let outputs = model.read_activations(Buffer::Outputs).await.unwrap();
-        let expected = reference.step(&batch);
+        let mut expected = reference.step(&batch);
         for (row, token) in batch.tokens.iter().enumerate() {
             let what = format!("{label}: row {row} of {}", batch.n_rows());
             let values = &hidden[row * n_columns..][..n_columns];
@@ -179,6 +217,12 @@ async fn check(block_type: BlockType, n_columns: usize, gpu: &Rc<Gpu>) {
             // The embedding's factor of 1 may drop the sign of a zero, which == does not see.
             if let Some(i) = (0..n_columns).find(|i| values[*i] != wanted[*i]) {
                 panic!("{what}: value {i} decodes to {:e} instead of {:e}", values[i], wanted[i]);
+            }
+            if is_packed {
+                let start = layout.packed(layout.normed).start as usize + row * n_columns / 32 * GROUP_WORDS;
+                let blocks = &inputs[start..][..n_columns / 32 * GROUP_WORDS];
+                let packed = unpacked(blocks, &reference.norm(&the_norm, &expected.hidden[row]), &what);
+                expected.mlp[row] = reference.gated_of_packed(MatrixId(1), Nonlinearity::Silu, &packed);
             }
             let gated = &outputs[layout.mlp.start as usize + row * MLP_WIDTH..][..MLP_WIDTH];
             let found = error(gated, &expected.mlp[row]);
@@ -188,14 +232,17 @@ async fn check(block_type: BlockType, n_columns: usize, gpu: &Rc<Gpu>) {
 }
 
 gpu_test!(every_type_decodes_and_multiplies_on_the_device, async {
-    for variant in VARIANTS {
+    let has_subgroups = Gpu::open(None).await.unwrap().has_subgroups();
+    for variant in VARIANTS.into_iter().filter(|variant| has_subgroups || *variant != Variant::Subgroup) {
         let open = || async { Gpu::open(None).await.unwrap().with_variant(variant) };
         let gpu = Rc::new(open().await);
         let narrow = Rc::new(open().await.with_max_matrix_bytes(NARROW_BYTES));
         for block_type in DECODED {
-            check(block_type, 512, &gpu).await;
+            check(block_type, 512, Precision::Exact, &gpu).await;
+            check(block_type, 512, Precision::Fast, &gpu).await;
             if block_type.block_len() <= 32 {
-                check(block_type, 96, &narrow).await;
+                check(block_type, 96, Precision::Exact, &narrow).await;
+                check(block_type, 96, Precision::Fast, &narrow).await;
             }
         }
     }
@@ -204,7 +251,8 @@ gpu_test!(every_type_decodes_and_multiplies_on_the_device, async {
 gpu_test!(other_types_are_refused_with_a_list_of_what_works, async {
     let gpu = Rc::new(Gpu::open(None).await.unwrap());
     for block_type in BlockType::all().filter(|block_type| !DECODED.contains(block_type)) {
-        let refused = GpuModel::new(Rc::clone(&gpu), plan(block_type, 512), CAPACITY, 64).await;
+        let refused =
+            GpuModel::new(Rc::clone(&gpu), plan(block_type, 512, Precision::Exact), CAPACITY, 64).await;
         let text = refused.unwrap_err().to_string();
         assert!(text.contains(&format!("tensor tensor is stored as {block_type},")), "{text}");
         assert!(DECODED.iter().all(|works| text.contains(works.name())), "{text}");

@@ -1,4 +1,4 @@
-//! Every kernel against plain loops with f64 sums, over awkward shapes, in both variants; natively and in Chromium.
+//! Every kernel against plain loops with f64 sums, over awkward shapes, in every variant; natively and in Chromium.
 #![cfg(feature = "gpu")]
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
@@ -20,16 +20,16 @@ use pagelm::format::block::BlockType::{
 use pagelm::gpu::Gpu;
 use pagelm::gpu::layout::{Buffer, Capacity};
 use pagelm::gpu::model::GpuModel;
-use pagelm::gpu::shader::Variant;
+use pagelm::gpu::shader::{VARIANTS, Variant};
+use pagelm::gpu::tuning::{AdapterClass, Tuning};
 use pagelm::plan::batch::{Batch, RowKind};
-use pagelm::plan::{Device as _, KvType, Nonlinearity, NormKind, RotaryPairs, Sizes};
+use pagelm::plan::{Device as _, KvType, Nonlinearity, NormKind, Precision, RotaryPairs, Sizes};
 use random_model::{LLAMA, RandomModel, Shape, Style};
 
 #[cfg(target_arch = "wasm32")]
 wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);
 
 const CAPACITY: Capacity = Capacity { decode_rows: 16, prefill_rows: 64, logit_rows: 24, context: 128 };
-const VARIANTS: [Variant; 2] = [Variant::Serial, Variant::Workgroup];
 
 const fn sizes(
     width: usize,
@@ -61,7 +61,7 @@ const ADJACENT: RotaryPairs = RotaryPairs::Adjacent;
 const SPLIT: RotaryPairs = RotaryPairs::SplitHalf;
 
 /// Smallest, odd vocabularies, widths of no round number, one head and many, narrow and wide heads, mixed block types.
-const SHAPES: [Shape; 15] = [
+const SHAPES: [Shape; 18] = [
     shape(sizes(32, [1, 1], 32, 32, 33), F32, ADJACENT, KvType::F32),
     shape(sizes(96, [3, 1], 32, 160, 1), Q4_1, SPLIT, KvType::F16),
     shape(sizes(64, [8, 2], 20, 96, 50), F16, ADJACENT, KvType::F16),
@@ -108,6 +108,10 @@ const SHAPES: [Shape; 15] = [
         gate_up: [Q8_0, F16],
         ..shape(sizes(64, [4, 1], 256, 96, 45), Q8_0, SPLIT, KvType::F16)
     },
+    // A cache in 8 bits: heads of no round width, with biases and with norms.
+    shape(sizes(64, [8, 2], 20, 96, 50), F32, ADJACENT, KvType::Q8),
+    Shape { style: QWEN2, ..shape(sizes(96, [6, 2], 64, 64, 40), F16, SPLIT, KvType::Q8) },
+    Shape { style: GEMMA3, ..shape(sizes(64, [4, 1], 128, 96, 45), F32, SPLIT, KvType::Q8) },
 ];
 
 const GPT2: Style = Style {
@@ -131,12 +135,27 @@ const GEMMA2: Style = Style {
 };
 const GEMMA3: Style = Style { head_norms: true, softcap: None, window: Some(7), ..GEMMA2 };
 
-async fn device(variant: Variant) -> Gpu {
-    Gpu::open(None).await.unwrap().with_variant(variant)
+/// All variants; in a browser, those that its adapter has.
+async fn variants() -> Vec<Variant> {
+    let has_subgroups = Gpu::open(None).await.unwrap().has_subgroups();
+    assert!(has_subgroups || cfg!(target_arch = "wasm32"), "the native adapter of tests has subgroups");
+    VARIANTS.into_iter().filter(|variant| has_subgroups || *variant != Variant::Subgroup).collect()
+}
+
+/// The i-th device: work is cut in one of the two ways that there are.
+async fn device(variant: Variant, i: usize) -> Gpu {
+    let class = if i.is_multiple_of(2) { AdapterClass::Other } else { AdapterClass::Discrete };
+    Gpu::open(None).await.unwrap().with_variant(variant).with_tuning(class.tuning())
 }
 
 async fn load(gpu: Gpu, random: &RandomModel) -> GpuModel {
-    let model = GpuModel::new(Rc::new(gpu), random.plan.clone(), CAPACITY, 32 * 32).await.unwrap();
+    load_with(gpu, random, CAPACITY, 32 * 32).await
+}
+
+async fn load_with(gpu: Gpu, random: &RandomModel, capacity: Capacity, kv_tokens: usize) -> GpuModel {
+    let variant = gpu.variant();
+    let model = GpuModel::new(Rc::new(gpu), random.plan.clone(), capacity, kv_tokens).await.unwrap();
+    assert_eq!(model.variant(), variant, "the kernels that were asked for compute");
     random.write(&model, 7);
     model.flush().await.unwrap();
     model
@@ -190,14 +209,26 @@ fn check(what: &str, got: &[f32], expected: &[f64], bound: f64) {
     );
 }
 
-async fn compare_with_reference(shape: Shape, gpu: Gpu, label: &str) {
-    let random = RandomModel::new(&shape, 7);
+/// How far from the reference, which rounds as the kernels do. `fast` goes through a whole layer, where an activation that lies
+/// between two bytes may become either, since sums of f32 and f64 differ in their last bits, and those of a smaller cache in
+/// more: tests/blocks.rs compares the products of packed activations as closely as exact ones.
+fn bound_of(precision: Precision, kv: KvType) -> f64 {
+    match (precision, kv) {
+        (Precision::Exact, KvType::F32) => 1e-5,
+        (Precision::Exact, KvType::F16) => 1e-3,
+        // Where rounding falls the other way, a value is off by 1/127 of the head's greatest.
+        (Precision::Exact, KvType::Q8) => 1e-2,
+        (Precision::Fast, KvType::F32) => 3e-3,
+        (Precision::Fast, KvType::F16 | KvType::Q8) => 2e-2,
+    }
+}
+
+async fn compare_with_reference(shape: Shape, precision: Precision, gpu: Gpu, label: &str) {
+    let mut random = RandomModel::new(&shape, 7);
+    random.plan.precision = precision;
     let mut model = load(gpu, &random).await;
     let mut reference = random.reference();
-    let bound = match shape.kv {
-        KvType::F32 => 1e-5,
-        KvType::F16 => 1e-3,
-    };
+    let bound = bound_of(precision, shape.kv);
     let layout = model.layout().clone();
     let sizes = shape.sizes;
     let attention = sizes.n_heads * sizes.head_dim;
@@ -251,30 +282,52 @@ fn run_here<const N: usize>(all: [usize; N], in_browser: &[usize]) -> Vec<usize>
 }
 
 gpu_test!(every_kernel_agrees_with_plain_loops, async {
-    for i in run_here(std::array::from_fn::<_, { SHAPES.len() }, _>(|i| i), &[0, 3, 10, 11, 13, 14]) {
+    for i in run_here(std::array::from_fn::<_, { SHAPES.len() }, _>(|i| i), &[0, 3, 10, 11, 13, 14, 16]) {
         let shape = SHAPES[i];
-        for variant in VARIANTS {
-            compare_with_reference(shape, device(variant).await, &format!("shape {i}, {variant:?}")).await;
+        for variant in variants().await {
+            let label = format!("shape {i}, {variant:?}");
+            compare_with_reference(shape, Precision::Exact, device(variant, i).await, &label).await;
+        }
+    }
+});
+
+gpu_test!(fast_kernels_agree_with_plain_loops_over_the_same_bytes, async {
+    // Blocks of every kind, floats beside them, norms of heads and of what is added, biases.
+    for i in run_here([1, 3, 7, 8, 9, 11, 14], &[3, 14]) {
+        let kv = if i == 3 { KvType::F16 } else { KvType::F32 };
+        let shape = Shape { kv, ..SHAPES[i] };
+        for variant in variants().await {
+            let label = format!("fast, shape {i}, {variant:?}");
+            compare_with_reference(shape, Precision::Fast, device(variant, i).await, &label).await;
         }
     }
 });
 
 gpu_test!(matrices_split_over_bindings_agree_with_plain_loops, async {
-    for variant in VARIANTS {
-        for shape in run_here([3, 6, 7, 8, 9, 10, 13], &[3, 10]).into_iter().map(|i| SHAPES[i]) {
+    for variant in variants().await {
+        for i in run_here([3, 6, 7, 8, 9, 10, 13], &[3, 10]) {
+            let shape = SHAPES[i];
             // A few rows a binding: every matrix is split, gate and up alike, q, k and v between heads.
             let row_bytes = shape.sizes.mlp_width.max(shape.sizes.width) as u64 * 2;
-            let gpu = device(variant).await.with_max_matrix_bytes(row_bytes * 66);
-            compare_with_reference(shape, gpu, &format!("split, {variant:?}")).await;
+            let gpu = device(variant, i).await.with_max_matrix_bytes(row_bytes * 66);
+            compare_with_reference(shape, Precision::Exact, gpu, &format!("split, {variant:?}")).await;
         }
+        let shape = SHAPES[8];
+        let gpu = device(variant, 8).await.with_max_matrix_bytes(shape.sizes.width as u64 * 2 * 66);
+        compare_with_reference(shape, Precision::Fast, gpu, &format!("split, fast, {variant:?}")).await;
     }
 });
 
 gpu_test!(a_row_alone_has_the_bits_it_has_in_a_crowd, async {
-    for variant in VARIANTS {
-        for shape in run_here([2, 3, 4, 8, 10, 13, 14], &[3, 13]).into_iter().map(|i| SHAPES[i]) {
-            let random = RandomModel::new(&shape, 11);
-            let mut model = load(device(variant).await, &random).await;
+    for variant in variants().await {
+        let exact = [2, 3, 4, 8, 10, 13, 14, 16];
+        let exact = run_here(exact, &[3, 13]).into_iter().map(|i| (i, Precision::Exact));
+        let fast = run_here([3, 7, 8, 14], &[3]).into_iter().map(|i| (i, Precision::Fast));
+        for (i, precision) in exact.chain(fast) {
+            let shape = SHAPES[i];
+            let mut random = RandomModel::new(&shape, 11);
+            random.plan.precision = precision;
+            let mut model = load(device(variant, i).await, &random).await;
             let vocab_size = shape.sizes.vocab_size;
             let prompts = steps(9, vocab_size).remove(0);
             let ticket = model.submit(&prompts);
@@ -298,8 +351,164 @@ gpu_test!(a_row_alone_has_the_bits_it_has_in_a_crowd, async {
                 let logits = model.read(ticket).await.unwrap().logits;
                 for (i, row) in logits.chunks(vocab_size).enumerate() {
                     let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-                    assert_eq!(bits(row), bits(&alone[i]), "{variant:?}: row {i} of {n_rows}");
+                    assert_eq!(bits(row), bits(&alone[i]), "{variant:?}, {precision:?}: row {i} of {n_rows}");
                 }
+            }
+        }
+    }
+});
+
+gpu_test!(large_tiles_of_prompts_have_the_bits_of_small_ones, async {
+    // Two prompts together, so that tiles hold rows of both; neither rows nor outputs fill the last tile.
+    let capacity = Capacity { prefill_rows: 160, ..CAPACITY };
+    let mut batch = Batch::default();
+    for sequence in 0..2 {
+        let at = batch.push_sequence(vec![blocks(sequence)]);
+        for position in 0..70 {
+            batch.push_row(
+                RowKind::Prefill,
+                at,
+                (position * 7 + sequence as u32) % 31,
+                position,
+                position >= 64,
+            );
+        }
+    }
+    for i in run_here([0, 3, 4, 6, 7, 8, 9, 10, 11, 13], &[3, 10]) {
+        let random = RandomModel::new(&SHAPES[i], 5);
+        let mut found = Vec::new();
+        for least_large_groups in [u32::MAX, 1] {
+            let gpu = device(Variant::Workgroup, i).await;
+            let tuning = Tuning { least_large_groups, ..gpu.tuning() };
+            let gpu = gpu.with_tuning(tuning);
+            let mut model =
+                GpuModel::new(Rc::new(gpu), random.plan.clone(), capacity, 32 * 32).await.unwrap();
+            random.write(&model, 7);
+            let ticket = model.submit(&batch);
+            let logits = model.read(ticket).await.unwrap().logits;
+            let hidden = model.read_activations(Buffer::Hidden).await.unwrap();
+            found.push(logits.iter().chain(&hidden).map(|v| v.to_bits()).collect::<Vec<_>>());
+        }
+        assert!(found[0].iter().any(|bits| *bits != 0), "something was computed");
+        assert!(found[0] == found[1], "shape {i}");
+    }
+});
+
+gpu_test!(a_prompt_has_the_same_bits_however_it_is_cut_into_chunks, async {
+    for variant in variants().await {
+        for i in run_here([2, 3, 6, 8, 10, 11, 13, 14, 15, 17], &[3, 13]) {
+            let random = RandomModel::new(&SHAPES[i], 5);
+            let mut model = load(device(variant, i).await, &random).await;
+            let mut found: Vec<Vec<u32>> = Vec::new();
+            // Beside another prompt, whose rows come before.
+            for (cuts, n_before) in [(vec![0, 64, 90], 0), (vec![0, 1, 32, 49, 90], 3), (vec![0, 33, 90], 7)]
+            {
+                let mut logits = Vec::new();
+                for cut in cuts.windows(2) {
+                    let mut batch = Batch::default();
+                    let other = batch.push_sequence(vec![blocks(1)]);
+                    for position in 0..n_before {
+                        batch.push_row(RowKind::Prefill, other, 3, position, false);
+                    }
+                    let at = batch.push_sequence(vec![blocks(0)]);
+                    for position in cut[0]..cut[1] {
+                        batch.push_row(
+                            RowKind::Prefill,
+                            at,
+                            position * 7 % 31,
+                            position,
+                            position % 16 == 15,
+                        );
+                    }
+                    let ticket = model.submit(&batch);
+                    logits.extend(model.read(ticket).await.unwrap().logits);
+                }
+                found.push(logits.iter().map(|v| v.to_bits()).collect());
+            }
+            assert!(found[0].iter().any(|bits| *bits != 0), "something was computed");
+            assert!(found.iter().all(|bits| *bits == found[0]), "shape {i}, {variant:?}");
+        }
+    }
+});
+
+/// Lengths of sequences over several of the ranges that attention is split into: within, at and behind their ends.
+const LENGTHS: [usize; 5] = [700, 256, 255, 3, 513];
+
+/// Blocks of the i-th of them, scattered over a pool of 64.
+fn long_blocks(sequence: usize) -> Vec<u32> {
+    let before: usize = LENGTHS[..sequence].iter().map(|len| len / 32 + 1).sum();
+    (before..before + LENGTHS[sequence] / 32 + 1).map(|i| (i * 11 % 64) as u32).collect()
+}
+
+/// Several heads to a KV head, so many that they do not fit a workgroup; a window and a cap; narrow and wide heads.
+const LONG_SHAPES: [Shape; 6] = [
+    shape(sizes(64, [8, 2], 20, 32, 40), F16, ADJACENT, KvType::F16),
+    shape(sizes(64, [10, 2], 32, 32, 40), F16, SPLIT, KvType::F32),
+    Shape { style: WIDE_WINDOW, ..shape(sizes(64, [2, 2], 64, 32, 40), F16, SPLIT, KvType::F32) },
+    shape(sizes(64, [3, 1], 256, 32, 40), F16, ADJACENT, KvType::F16),
+    shape(sizes(64, [24, 8], 4, 32, 40), F16, SPLIT, KvType::F32),
+    shape(sizes(64, [4, 1], 32, 32, 40), F32, SPLIT, KvType::Q8),
+];
+const WIDE_WINDOW: Style = Style { window: Some(300), ..GEMMA2 };
+
+gpu_test!(long_contexts_agree_with_plain_loops_alone_and_in_a_crowd, async {
+    let capacity = Capacity { decode_rows: 32, context: 1024, ..CAPACITY };
+    for variant in variants().await.into_iter().filter(|variant| *variant != Variant::Serial) {
+        for i in run_here([0, 1, 2, 3, 4, 5], &[0, 2]) {
+            let shape = LONG_SHAPES[i];
+            let random = RandomModel::new(&shape, 5);
+            let mut gpu = device(variant, i).await;
+            if i == 0 {
+                // Little room for what becomes of ranges, so that a workgroup takes several.
+                gpu = gpu.with_max_binding_bytes(1 << 19);
+            }
+            let mut model = load_with(gpu, &random, capacity, 64 * 32).await;
+            assert_eq!(model.layout().span_ranges, if i == 0 { 2 } else { 1 });
+            let mut reference = random.reference();
+            let token = |sequence: usize, position: usize| ((sequence * 31 + position * 7) % 40) as u32;
+            for (sequence, len) in LENGTHS.into_iter().enumerate() {
+                let positions: Vec<usize> = (0..len).collect();
+                for chunk in positions.chunks(64) {
+                    let mut batch = Batch::default();
+                    let at = batch.push_sequence(vec![long_blocks(sequence)]);
+                    for position in chunk {
+                        let row = token(sequence, *position);
+                        batch.push_row(RowKind::Prefill, at, row, *position as u32, false);
+                    }
+                    let ticket = model.submit(&batch);
+                    model.read(ticket).await.unwrap();
+                    reference.step(&batch);
+                }
+            }
+            let decode = |sequences: std::ops::Range<usize>| {
+                let mut batch = Batch::default();
+                for sequence in sequences {
+                    let at = batch.push_sequence(vec![long_blocks(sequence)]);
+                    let len = LENGTHS[sequence];
+                    batch.push_row(RowKind::Decode, at, token(sequence, len), len as u32, true);
+                }
+                batch
+            };
+            let together = decode(0..LENGTHS.len());
+            let expected = reference.step(&together);
+            let ticket = model.submit(&together);
+            let logits = model.read(ticket).await.unwrap().logits;
+            let layout = model.layout().clone();
+            let attended = model.read_activations(layout.attended.buffer).await.unwrap();
+            let width = shape.sizes.n_heads * shape.sizes.head_dim;
+            let bound = bound_of(Precision::Exact, shape.kv);
+            for (row, logits) in logits.chunks(40).enumerate() {
+                let what = format!("shape {i}, {variant:?}, position {}", LENGTHS[row]);
+                let of_row = &attended[layout.attended.start as usize + row * width..][..width];
+                check(&what, of_row, &expected.attended[row], bound);
+                check(&what, logits, &expected.logits[row], bound);
+            }
+            for sequence in 0..LENGTHS.len() {
+                let ticket = model.submit(&decode(sequence..sequence + 1));
+                let alone = model.read(ticket).await.unwrap().logits;
+                let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+                let in_crowd = &logits[sequence * 40..][..40];
+                assert_eq!(bits(&alone), bits(in_crowd), "shape {i}, {variant:?}: sequence {sequence}");
             }
         }
     }

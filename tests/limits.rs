@@ -19,19 +19,18 @@ use pagelm::format::decode::decode;
 use pagelm::gpu::Gpu;
 use pagelm::gpu::layout::Capacity;
 use pagelm::gpu::model::GpuModel;
-use pagelm::gpu::shader::Variant;
+use pagelm::gpu::shader::VARIANTS;
 use pagelm::host::load::describe;
 use pagelm::plan::batch::{Batch, RowKind};
 use pagelm::plan::{
-    Cache, Device as _, KvType, Matrix, MatrixId, MatrixPart, Norm, NormKind, Op, Plan, Sizes, Vector,
-    VectorId, VectorPart,
+    Cache, Device as _, KvType, Matrix, MatrixId, MatrixPart, Norm, NormKind, Op, Plan, Precision, Sizes,
+    Vector, VectorId, VectorPart,
 };
 use pagelm::protocol::LoadOptions;
 use pagelm::store::Source as _;
 
 const VOCAB_SIZE: usize = 262_144;
 const WIDTH: usize = 544;
-const VARIANTS: [Variant; 2] = [Variant::Serial, Variant::Workgroup];
 
 /// A device with the limits that every WebGPU implementation has.
 async fn default_gpu() -> Gpu {
@@ -60,6 +59,7 @@ fn plan() -> Plan {
         },
         rotaries: Vec::new(),
         kv: KvType::F32,
+        precision: Precision::Exact,
         caches: vec![Cache { window: None }],
         layer_caches: vec![0],
         matrices: vec![Matrix {

@@ -5,6 +5,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use pagelm::bench::report::Report;
+use pagelm::bench::section;
 use pagelm::format::decode::DECODED;
 use pagelm::model::ARCHITECTURES;
 use pagelm::text::pre_tokenizers;
@@ -94,4 +96,26 @@ fn tokenizers_have_their_rows_and_tests() {
 fn files_and_sharing_have_their_tests() {
     check_tests(&rows("Files"));
     check_tests(&rows("Sharing"));
+}
+
+/// README's speeds are those of the bench's own JSON; `cargo xtask speed` writes them.
+#[test]
+fn speeds_are_those_of_the_json_files() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/speed");
+    let entries = std::fs::read_dir(&folder).into_iter().flatten();
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("a readable folder").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    paths.sort();
+    assert!(
+        !paths.is_empty(),
+        "no speed was measured; `pagelm bench --json` makes a file of {}",
+        folder.display()
+    );
+    let report = |path: &std::path::PathBuf| -> Report {
+        let text = std::fs::read_to_string(path).expect("a readable file");
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
+    let reports: Vec<Report> = paths.iter().map(report).collect();
+    let written = section::written(README, &reports).expect("README has a place for them");
+    assert!(written == README, "README's speeds are not those of tests/speed; run `cargo xtask speed`");
 }

@@ -1,16 +1,19 @@
 //! The default model through the host, natively, against what transformers says of it: tokens, chats, log-probabilities,
-//! greedy answers alone and in a crowd, and the likelihood of a text.
+//! greedy answers alone and in a crowd, and the likelihood of a text; and how far fast is from exact.
 #![cfg(feature = "native")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 use std::path::Path;
 
+use pagelm::format::block::BlockType;
+use pagelm::format::checkpoint::Repack;
 use pagelm::gpu;
-use pagelm::host::load::describe;
+use pagelm::host::load::{describe, describe_files};
 use pagelm::host::native::surroundings;
+use pagelm::host::open::open;
 use pagelm::host::{Host, encode};
 use pagelm::protocol::{
-    DeviceKind, Event, FinishReason, GenerateOptions, LoadOptions, Message, Prompt, TokenLogprob,
+    DeviceKind, Event, FinishReason, GenerateOptions, LoadOptions, Message, Precision, Prompt, TokenLogprob,
 };
 use pagelm::store::native::FileSource;
 use serde_json::Value;
@@ -171,7 +174,7 @@ fn check_likelihood(host: &mut Host, expected: &Value) {
 fn answers_are_the_references() {
     let expected = expected();
     let mut host = Host::new(surroundings(), None);
-    let options = LoadOptions { context: Some(2048), ..LoadOptions::default() };
+    let options = LoadOptions { context: Some(2048), precision: Precision::Exact, ..LoadOptions::default() };
     let info = pollster::block_on(host.load(vec![model()], &options, |_, _| {})).unwrap();
     let adapters = pollster::block_on(gpu::adapters());
     let adapter = adapters.iter().find(|adapter| adapter.name == info.device_name).unwrap();
@@ -201,4 +204,80 @@ fn answers_are_the_references() {
         "alone = in a crowd"
     );
     check_likelihood(&mut host, &expected["perplexity"]);
+}
+
+/// How far `fast` may be from `exact`, a third more than was measured on llvmpipe: of the log-probabilities of a text's
+/// tokens the greatest and the mean difference, and the difference of their mean. `cargo test --test smollm2 fast --
+/// --nocapture` prints the table that the README shows.
+const FIDELITY: [(Option<BlockType>, f64, f64, f64); 3] = [
+    (None, 0.4, 0.1, 0.02),
+    (Some(BlockType::Q8_0), 0.4, 0.1, 0.02),
+    (Some(BlockType::Q4_0), 0.4, 0.1, 0.02),
+];
+
+/// Log-probabilities of the fixture's text and of the answers that are surest, in one precision.
+fn measured(
+    block_type: Option<BlockType>,
+    precision: Precision,
+    expected: &Value,
+) -> (Vec<f64>, Vec<Answer>) {
+    let mut files = pollster::block_on(open(vec![model()])).unwrap();
+    if let Some(block_type) = block_type {
+        files.checkpoint.quantize(block_type, Repack::All);
+    }
+    let options = LoadOptions { context: Some(1024), precision, ..LoadOptions::default() };
+    let mut host = Host::new(surroundings(), None);
+    let described = describe_files(files, &options).unwrap();
+    let info = pollster::block_on(host.load_described(described, |_, _| {})).unwrap();
+    assert_eq!(info.precision, precision, "what was asked for computes");
+    let scored =
+        GenerateOptions { max_tokens: Some(1), prompt_logprobs: Some(0), ..GenerateOptions::default() };
+    let text = answers(&mut host, &[&raw(&expected["perplexity"]["text"])], &scored).remove(0);
+    let logprobs = text.prompt_logprobs.iter().flatten().map(|token| f64::from(token.logprob)).collect();
+    let cases = cases(expected);
+    let prompts: Vec<&Prompt> = cases.iter().map(|(prompt, _)| prompt).collect();
+    let greedy = GenerateOptions {
+        temperature: 0.0,
+        max_tokens: Some(MAX_TOKENS),
+        ignore_eos: true,
+        logprobs: Some(2),
+        ..GenerateOptions::default()
+    };
+    (logprobs, answers(&mut host, &prompts, &greedy))
+}
+
+#[test]
+fn fast_is_as_near_to_exact_as_published() {
+    let expected = expected();
+    println!("| weights | max |Δ logprob| | mean |Δ logprob| | Δ mean NLL | same greedy tokens |");
+    println!("| --- | --- | --- | --- | --- |");
+    for (block_type, most, most_mean, most_nll) in FIDELITY {
+        let (exact, exact_answers) = measured(block_type, Precision::Exact, &expected);
+        let (fast, fast_answers) = measured(block_type, Precision::Fast, &expected);
+        assert!(exact.len() > 100 && exact.len() == fast.len());
+        let deltas: Vec<f64> = exact.iter().zip(&fast).map(|(e, f)| f - e).collect();
+        let greatest = deltas.iter().fold(0f64, |m, d| m.max(d.abs()));
+        let mean = deltas.iter().map(|d| d.abs()).sum::<f64>() / deltas.len() as f64;
+        let nll = -deltas.iter().sum::<f64>() / deltas.len() as f64;
+        let same = |(exact, fast): (&Answer, &Answer)| {
+            exact.tokens.iter().zip(&fast.tokens).take_while(|(e, f)| e == f).count()
+        };
+        let n_same: usize = exact_answers.iter().zip(&fast_answers).map(same).sum();
+        let n_tokens = exact_answers.len() * MAX_TOKENS as usize;
+        let name = block_type.map_or("Q4_1", BlockType::name);
+        println!("| {name} | {greatest:.3} | {mean:.3} | {nll:+.4} | {n_same} of {n_tokens} |");
+        // Where exact is sure, fast says the same.
+        for (exact, fast) in exact_answers.iter().zip(&fast_answers) {
+            let at = same((exact, fast));
+            if let Some(token) = exact.logprobs.get(at) {
+                let gap = f64::from(token.top[0].logprob - token.top[1].logprob);
+                assert!(gap <= 2.0 * most, "{name}: token {at} led by {gap} and came not");
+            }
+        }
+        assert!(greatest > 1e-4, "{name}: fast rounds");
+        assert!(
+            greatest <= most && mean <= most_mean && nll.abs() <= most_nll,
+            "{name}: {greatest} {mean} {nll}"
+        );
+    }
 }

@@ -22,8 +22,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("gpu", &["plan", "format"]),
     ("cpu", &["plan", "format"]),
     ("client", &["protocol"]),
-    ("ui", &["client", "protocol"]),
-    ("host", &["protocol", "text", "store", "format", "engine", "model", "plan", "gpu", "cpu"]),
+    ("bench", &["protocol"]),
+    ("ui", &["client", "protocol", "bench"]),
+    ("host", &["protocol", "bench", "text", "store", "format", "engine", "model", "plan", "gpu", "cpu"]),
 ];
 /// Words that mark what is unfinished or switched off, put together so that this file does not have them.
 const FORBIDDEN: [&str; 4] =

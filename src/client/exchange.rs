@@ -63,6 +63,7 @@ fn answer_to(event: &Event, request_id: Option<RequestId>) -> Option<bool> {
         Event::Started { request, .. }
         | Event::PromptLogprobs { request, .. }
         | Event::Prefilling { request, .. }
+        | Event::OpTimes { request, .. }
         | Event::Tokens { request, .. } => (Some(*request), false),
         Event::Tokenized { request, .. } => (Some(*request), true),
         Event::Finished { request, n_left, .. } => (Some(*request), *n_left == 0),

@@ -196,6 +196,7 @@ impl<A: Clone> Ledger<A> {
             Event::Loading { .. } if self.standing == Standing::NoRoom => {}
             Event::Loading { .. }
             | Event::Prefilling { .. }
+            | Event::OpTimes { .. }
             | Event::Status { request: None, .. }
             | Event::Failed { request: None, .. } => moves.tell.push(event),
         }

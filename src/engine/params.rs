@@ -42,6 +42,8 @@ pub struct SamplingParams {
     pub logprobs: Option<usize>,
     /// The same for the prompt's tokens.
     pub prompt_logprobs: Option<usize>,
+    /// Use what the cache holds of the prompt's beginning.
+    pub reuse_prefix: bool,
 }
 
 impl Default for SamplingParams {
@@ -64,6 +66,7 @@ impl Default for SamplingParams {
             logit_bias: Vec::new(),
             logprobs: None,
             prompt_logprobs: None,
+            reuse_prefix: true,
         }
     }
 }

@@ -208,9 +208,9 @@ impl Sequence {
         }
     }
 
-    /// Whether it can do without the logits of what is cached: not while those of its prompt are to be reported.
+    /// Whether it can do without the logits of what is cached, and would: not while those of its prompt are to be reported.
     pub(super) fn may_hit(&self) -> bool {
-        self.prompt_logprobs.is_none()
+        self.params.reuse_prefix && self.prompt_logprobs.is_none()
     }
 
     /// Whole blocks at its start that other tokens have too, and that leave it a token to compute.

@@ -4,7 +4,11 @@
 
 use super::layout::{Capacity, TILE_ROWS};
 use super::sampled_words::{self, SAMPLING_WORDS};
+use crate::plan::Sizes;
 use crate::plan::batch::{BLOCK_TOKENS, Batch, Token};
+
+/// Query vectors of a workgroup of `attend_tiled`: a row's heads that share a key head, of some rows.
+pub const ATTENTION_QUERIES: usize = 32;
 
 const HEADER: usize = 16;
 const NO_SLOT: u32 = u32::MAX;
@@ -14,15 +18,37 @@ const SAMPLED: u32 = 1 << 31;
 /// Words that the largest batch takes.
 pub fn capacity_words(capacity: &Capacity, n_caches: usize) -> usize {
     let tables = (capacity.decode_rows + capacity.prefill_rows) * capacity.context.div_ceil(BLOCK_TOKENS);
+    let attention_tiles = 2 * capacity.prefill_rows;
     HEADER
         + (2 + 2 * n_caches) * capacity.rows()
         + capacity.padded_logit_rows()
         + n_caches * tables
         + capacity.logit_rows * SAMPLING_WORDS
+        + attention_tiles
+}
+
+/// Rows of a prompt that share a workgroup of `attend_tiled`; 0 where not even one row's heads fit.
+pub fn attention_tile_rows(sizes: &Sizes) -> usize {
+    ATTENTION_QUERIES / (sizes.n_heads / sizes.n_kv_heads)
+}
+
+/// First activation row and number of rows of each tile of `attend_tiled`: prompt rows of one sequence, at most so many.
+pub fn attention_tiles(batch: &Batch, tile_rows: usize) -> impl Iterator<Item = [u32; 2]> {
+    let first_prefill = batch.n_decode.next_multiple_of(TILE_ROWS);
+    let of_sequences = batch.sequences[batch.n_decode..].chunk_by(|a, b| a == b);
+    let mut start = first_prefill;
+    of_sequences.flat_map(move |rows| {
+        let first = start;
+        start += rows.len();
+        let n_rows = rows.len();
+        (0..n_rows)
+            .step_by(tile_rows.max(1))
+            .map(move |row| [(first + row) as u32, tile_rows.max(1).min(n_rows - row) as u32])
+    })
 }
 
 /// Lays a batch out in `words`, which keeps its allocation from step to step.
-pub fn encode(batch: &Batch, capacity: &Capacity, n_caches: usize, words: &mut Vec<u32>) {
+pub fn encode(batch: &Batch, capacity: &Capacity, n_caches: usize, tile_rows: usize, words: &mut Vec<u32>) {
     let first_prefill = batch.n_decode.next_multiple_of(TILE_ROWS);
     let n_rows = first_prefill + batch.n_prefill().next_multiple_of(TILE_ROWS);
     let activation_row =
@@ -59,6 +85,8 @@ pub fn encode(batch: &Batch, capacity: &Capacity, n_caches: usize, words: &mut V
     }
     let samplings = words.len();
     sampled_words::encode(batch, capacity, words);
+    let tiles = words.len();
+    words.extend(attention_tiles(batch, tile_rows).flatten());
     let header = [
         batch.n_decode,
         batch.n_prefill(),
@@ -72,6 +100,7 @@ pub fn encode(batch: &Batch, capacity: &Capacity, n_caches: usize, words: &mut V
         n_rows,
         batch.n_sampled(),
         samplings,
+        tiles,
     ];
     for (word, value) in words.iter_mut().zip(header) {
         *word = value as u32;

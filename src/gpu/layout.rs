@@ -4,9 +4,12 @@
 
 use std::ops::Range;
 
+use super::attend_text::RANGE;
 use super::lower::LowerError;
-use super::weights::row_bytes;
-use crate::plan::{Matrix, Op, Plan};
+use super::packed::GROUP_WORDS;
+use super::shader::Variant;
+use super::weights::{GROUP, row_bytes};
+use crate::plan::{KvType, Matrix, Op, Plan, Precision};
 
 /// Rows that start a tile: decode rows are padded to this, then come prefill rows.
 pub const TILE_ROWS: usize = 8;
@@ -58,15 +61,22 @@ pub struct Region {
 
 /// Offsets in f32 values, sizes in bytes.
 ///
-/// Where heads of q and k are normed, projections are not yet queries: they lie where queries do otherwise, and queries and
+/// Where whole heads are needed (norms of q and k, a cache in 8 bits), projections are not yet queries: they lie where queries do otherwise, and queries and
 /// what is attended change buffers with each other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
     /// In [`Buffer::Hidden`]: (rows, width)
     pub hidden: Region,
+    /// In [`Buffer::Hidden`], since neither queries nor what is attended are there: what attention makes of each span of
+    /// positions that a decode row sees, where it is split: (decode rows, n_heads, spans, head_dim + greatest total 0 0)
+    pub spans: Region,
+    /// Most spans that a row sees.
+    pub n_spans: u32,
+    /// Ranges of positions in a span: as few as memory allows, since they come one after the other.
+    pub span_ranges: u32,
     /// In [`Buffer::Inputs`]: (rows, width)
     pub normed: Region,
-    /// In [`Buffer::Outputs`], where heads are normed: (rows, (n_heads + 2 n_kv_heads) · head_dim)
+    /// In [`Buffer::Outputs`], where whole heads are needed: (rows, (n_heads + 2 n_kv_heads) · head_dim)
     pub projected: Region,
     /// (rows, n_heads · head_dim)
     pub query: Region,
@@ -80,6 +90,9 @@ pub struct Layout {
     pub logits_normed: Region,
     /// In [`Buffer::Outputs`]: (logit rows, vocab_size)
     pub logits: Region,
+    /// Regions that matmuls read, and where each lies in packed blocks: (rows, width / 32, [`GROUP_WORDS`]). A norm writes both
+    /// in [`Buffer::Inputs`]; others are packed from one buffer into another.
+    pub packed: [(Region, Region); 4],
     /// In the tables, one a vector of the plan.
     pub vectors: Vec<u32>,
     /// In the tables, one a rotary of the plan: (context, head_dim / 2, cos sin)
@@ -96,23 +109,40 @@ pub struct Layout {
 
 impl Layout {
     /// Lays a plan out for so many rows; refuses what does not fit one binding.
-    pub fn new(plan: &Plan, capacity: &Capacity, max_binding_bytes: u64) -> Result<Self, LowerError> {
+    pub fn new(
+        plan: &Plan,
+        capacity: &Capacity,
+        variant: Variant,
+        max_binding_bytes: u64,
+    ) -> Result<Self, LowerError> {
         let sizes = &plan.sizes;
         let rows = capacity.rows();
         let logit_rows = capacity.padded_logit_rows();
         let attention = sizes.n_heads * sizes.head_dim;
-        let norms_heads = has(plan, |op| matches!(op, Op::ProjectQkv { head_norms: Some(_), .. }));
+        let whole_heads = has(plan, |op| takes_whole_heads(plan, op));
         let norms_added = has(plan, |op| matches!(op, Op::ProjectAdd { post_norm: Some(_), .. }));
         let width_if = |is_used: bool, width: usize| if is_used { rows * width } else { 0 };
         let mut hidden = Regions::of(Buffer::Hidden);
         let mut inputs = Regions::of(Buffer::Inputs);
         let mut outputs = Regions::of(Buffer::Outputs);
         let stream = hidden.take(rows * sizes.width);
+        let per_span = capacity.decode_rows * sizes.n_heads * (sizes.head_dim + 4);
+        let span_ranges = if variant.shares_work() {
+            let most_bytes = (max_binding_bytes / 8).min(MOST_SPAN_BYTES);
+            let fits = |n_ranges: &usize| {
+                (most_spans(plan, capacity, *n_ranges) * per_span * 4) as u64 <= most_bytes
+            };
+            (0..usize::BITS).map(|power| 1 << power).find(fits).unwrap_or(1)
+        } else {
+            1
+        };
+        let n_spans = if variant.shares_work() { most_spans(plan, capacity, span_ranges) } else { 0 };
+        let spans = hidden.take(n_spans * per_span);
         let normed = inputs.take(rows * sizes.width);
         let projected =
-            outputs.take(width_if(norms_heads, attention + 2 * sizes.n_kv_heads * sizes.head_dim));
+            outputs.take(width_if(whole_heads, attention + 2 * sizes.n_kv_heads * sizes.head_dim));
         let (queries, others) =
-            if norms_heads { (&mut inputs, &mut outputs) } else { (&mut outputs, &mut inputs) };
+            if whole_heads { (&mut inputs, &mut outputs) } else { (&mut outputs, &mut inputs) };
         let query = queries.take(rows * attention);
         let attended = others.take(rows * attention);
         let added = [
@@ -122,12 +152,27 @@ impl Layout {
         let mlp = outputs.take(rows * sizes.mlp_width);
         let logits_normed = inputs.take(logit_rows * sizes.width);
         let logits = outputs.take(logit_rows * sizes.vocab_size);
+        let words = |rows: usize, width: usize| match plan.precision {
+            Precision::Exact => 0,
+            Precision::Fast => rows * width / GROUP * GROUP_WORDS,
+        };
+        let beside_attended = if whole_heads { &mut inputs } else { &mut outputs };
+        let packed_attended = beside_attended.take(words(rows, attention));
+        let packed = [
+            (normed, inputs.take(words(rows, sizes.width))),
+            (attended, packed_attended),
+            (mlp, inputs.take(words(rows, sizes.mlp_width))),
+            (logits_normed, inputs.take(words(logit_rows, sizes.width))),
+        ];
         let mut tables = Starts::default();
         let vectors = plan.vectors.iter().map(|vector| tables.take(vector.len())).collect();
         let rotary_len = capacity.context * sizes.head_dim;
         let rotaries = plan.rotaries.iter().map(|_| tables.take(rotary_len)).collect();
         let layout = Self {
             hidden: stream,
+            spans,
+            n_spans: n_spans as u32,
+            span_ranges: span_ranges as u32,
             normed,
             projected,
             query,
@@ -136,6 +181,7 @@ impl Layout {
             mlp,
             logits_normed,
             logits,
+            packed,
             vectors,
             rotaries,
             hidden_bytes: hidden.bytes(),
@@ -144,7 +190,7 @@ impl Layout {
             tables_bytes: tables.bytes(),
         };
         let buffers = [
-            ("the residual stream", layout.hidden_bytes),
+            ("the residual stream and attention to so long a context", layout.hidden_bytes),
             ("the activations", layout.inputs_bytes),
             ("the logits and activations", layout.outputs_bytes),
             ("the table of rotary positions", layout.tables_bytes),
@@ -159,6 +205,44 @@ impl Layout {
             }
         }
         Ok(layout)
+    }
+
+    /// Positions in a span.
+    pub fn span(&self) -> usize {
+        (self.span_ranges * RANGE) as usize
+    }
+}
+
+/// Most bytes for what attention makes of spans.
+const MOST_SPAN_BYTES: u64 = 32 << 20;
+
+/// Spans of so many positions that a row at a position sees; a window begins anywhere in one.
+pub(super) fn n_spans(position: usize, window: Option<usize>, span: usize) -> usize {
+    let all = position / span + 1;
+    window.map_or(all, |window| all.min(window.saturating_sub(2) / span + 2))
+}
+
+/// Most spans of so many ranges that a row sees.
+fn most_spans(plan: &Plan, capacity: &Capacity, n_ranges: usize) -> usize {
+    let last = capacity.context.saturating_sub(1);
+    let of_caches = plan.caches.iter().map(|cache| n_spans(last, cache.window, n_ranges * RANGE as usize));
+    of_caches.max().unwrap_or(0)
+}
+
+/// Whether a projection of q, k and v is finished by a dispatch that sees whole heads: their norm needs all values, and so
+/// does a scale that they share in the cache.
+pub(super) fn takes_whole_heads(plan: &Plan, op: &Op) -> bool {
+    matches!(op, Op::ProjectQkv { head_norms, .. } if head_norms.is_some() || plan.kv == KvType::Q8)
+}
+
+impl Layout {
+    /// Where what lies in `region` lies in packed blocks.
+    ///
+    /// # Panics
+    /// If no matmul reads the region.
+    pub fn packed(&self, region: Region) -> Region {
+        let found = self.packed.iter().find(|(plain, _)| *plain == region);
+        found.expect("matmuls read what norms, attention and the MLP made").1
     }
 }
 

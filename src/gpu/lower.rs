@@ -2,12 +2,15 @@
 //!
 //! Invariant: a dispatch reads one activation buffer and writes another, so that reads are whole vectors.
 
+mod fast;
 mod ops;
 mod sample;
 
 use super::layout::{Buffer, Layout, Segment, segments};
 use super::shader::{ShaderKey, Variant};
+use super::tuning::{Cut, Tuning};
 use super::weights::is_decoded;
+use crate::format::block::BlockType;
 use crate::format::decode::decoded_names;
 use crate::plan::{MatrixId, Op, Plan};
 
@@ -37,14 +40,56 @@ pub enum Grid {
         /// Pairs a row.
         n_pairs: u32,
     },
-    /// So many items a workgroup, rows in y by so many a workgroup (a matmul's tile where absent).
+    /// The same for packed activations.
+    PackedPairs {
+        /// Pairs a row.
+        n_pairs: u32,
+        /// What they are made of.
+        block: BlockType,
+    },
+    /// So many items a workgroup, rows in y by the tile.
+    TiledRows {
+        /// Items a row.
+        n_items: u32,
+        /// Items a workgroup.
+        items: u32,
+    },
+    /// So many items a workgroup, rows in y by so many a workgroup.
     Groups {
         /// Items a row.
         n_items: u32,
         /// Items a workgroup.
         items: u32,
         /// Rows a workgroup.
-        rows: Option<u32>,
+        rows: u32,
+    },
+    /// As many pairs of outputs a workgroup as a cut has for the tile, rows in y by the tile.
+    Cut {
+        /// Pairs a row.
+        n_pairs: u32,
+        /// How the matrix is cut.
+        cut: Cut,
+    },
+    /// One workgroup a span of positions, as many as the row that sees most has; rows in y, items in z.
+    Spans {
+        /// Items a row.
+        n_items: u32,
+        /// Positions a workgroup.
+        span: usize,
+        /// How many positions a row sees, where not all.
+        window: Option<usize>,
+    },
+    /// Tiles of pairs of outputs and rows, large ones where these are enough workgroups.
+    Tiled {
+        /// Pairs a row.
+        n_pairs: u32,
+        /// So many workgroups are enough.
+        least_groups: u32,
+    },
+    /// A workgroup for each head of keys and each of the batch's attention tiles.
+    AttentionTiles {
+        /// Heads of keys.
+        n_kv_heads: u32,
     },
     /// One invocation an item of a row, rows and items in x.
     Flat {
@@ -68,6 +113,8 @@ pub struct Dispatch {
     pub outputs: Buffer,
     /// Weights it reads.
     pub matrix: Option<(MatrixId, usize)>,
+    /// Learned positions that are embedded with the tokens: bound where a cache is otherwise.
+    pub positions: Option<MatrixId>,
     /// Layer whose cache it reads or writes.
     pub layer: Option<usize>,
     /// Its workgroups.
@@ -101,7 +148,10 @@ pub struct Constants {
     pub rotary: u32,
     pub split_half: u32,
     pub is_layer_norm: u32,
-    pub unused: [u32; 2],
+    pub norm_bias: u32,
+    pub n_ranges: u32,
+    pub plain: u32,
+    pub unused: [u32; 3],
 }
 
 /// `NONE` of common.wgsl.
@@ -162,6 +212,8 @@ pub enum LowerError {
 pub struct Target {
     /// Which kernels.
     pub variant: Variant,
+    /// How they are cut into workgroups.
+    pub tuning: Tuning,
     /// Largest binding of a matrix in bytes.
     pub max_matrix_bytes: u64,
     /// Whether it chooses tokens.
@@ -181,7 +233,7 @@ pub struct Lowered {
 pub fn lower(plan: &Plan, layout: &Layout, target: Target) -> Result<Lowered, LowerError> {
     check(plan)?;
     let segments = split_matrices(plan, target)?;
-    let mut dispatches = ops::dispatches(plan, layout, target.variant, &segments);
+    let mut dispatches = ops::dispatches(plan, layout, target, &segments);
     dispatches.extend(target.samples.then(|| sample::dispatch(plan, layout)));
     Ok(Lowered { dispatches, segments })
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use super::buffers::Buffers;
 use super::layout::{Buffer, Capacity, Layout, Segment};
 use super::lower::{Constants, Dispatch, Grid, Rows};
-use super::shader::{ShaderKey, TILES};
+use super::shader::{Matvec, ShaderKey, TILES, TileSize};
 use super::weights::device_bytes;
 use super::{Gpu, GpuError, batch_words, sampled_words};
 use crate::plan::Plan;
@@ -31,9 +31,13 @@ pub(super) struct MatrixBuffers {
 /// A dispatch ready to be recorded.
 #[derive(Debug)]
 pub(super) struct Compiled {
+    /// Its kernel, and what it multiplies with.
+    pub(super) name: String,
+    /// Bytes of weights that it reads.
+    pub(super) weight_bytes: u64,
     pub(super) rows: Rows,
     pub(super) grid: Grid,
-    /// One a tile, or one.
+    /// One a tile or tile size, or one.
     pub(super) pipelines: Vec<Rc<wgpu::ComputePipeline>>,
     pub(super) bind_group: wgpu::BindGroup,
 }
@@ -181,13 +185,14 @@ impl Maker<'_> {
 
     pub(super) fn compile(
         &mut self,
+        plan: &Plan,
         dispatches: &[Dispatch],
         activations: &Activations,
         matrices: &[Vec<MatrixBuffers>],
         kv: &[wgpu::Buffer],
     ) -> Vec<Compiled> {
         let layout = bind_group_layout(&self.gpu.device);
-        let mut pipelines = Pipelines::new(&self.gpu.device, &layout);
+        let mut pipelines = Pipelines::new(self.gpu, &layout);
         let stride =
             u64::from(self.gpu.limits.min_uniform_buffer_offset_alignment.max(CONSTANTS_BYTES as u32));
         let mut bytes = vec![0; dispatches.len() * stride as usize];
@@ -204,10 +209,14 @@ impl Maker<'_> {
             let scales =
                 weights.and_then(|weights| weights.scales.as_ref()).unwrap_or(&activations.no_weights);
             let kv = dispatch.layer.map_or(&activations.sampled, |layer| &kv[layer]);
+            let inputs = match dispatch.positions {
+                Some(id) => &matrices[id.0][0].quants,
+                None => activations.buffer(dispatch.inputs),
+            };
             let buffers = [
                 &activations.batch,
                 &activations.tables,
-                activations.buffer(dispatch.inputs),
+                inputs,
                 activations.buffer(dispatch.outputs),
                 quants,
                 scales,
@@ -229,8 +238,16 @@ impl Maker<'_> {
             entries
                 .push(wgpu::BindGroupEntry { binding: 7, resource: wgpu::BindingResource::Buffer(uniform) });
             let label = Some(dispatch.shader.entry_point());
+            let tensor = dispatch.matrix.map(|(id, _)| plan.matrices[id.0].parts[0].tensor.as_str());
+            let bytes = weights.map_or(0, |weights| {
+                weights.quants.size() + weights.scales.as_ref().map_or(0, wgpu::Buffer::size)
+            });
+            let is_one_row = matches!(dispatch.shader, ShaderKey::Embed(..));
+            let n_rows = weights.filter(|_| is_one_row).map_or(1, |weights| weights.segment.n_rows());
             let descriptor = wgpu::BindGroupDescriptor { label, layout: &layout, entries: &entries };
             Compiled {
+                name: name_of(dispatch.shader.entry_point(), tensor),
+                weight_bytes: bytes / n_rows as u64,
                 rows: dispatch.rows,
                 grid: dispatch.grid,
                 pipelines: pipelines.of(dispatch.shader),
@@ -241,6 +258,15 @@ impl Maker<'_> {
         self.n_objects += compiled.len() as u64 + pipelines.made.len() as u64;
         compiled
     }
+}
+
+/// A kernel and the kind of tensor it reads, as `matmul_reduce attn_q`: alike in all layers.
+fn name_of(entry_point: &str, tensor: Option<&str>) -> String {
+    let kind = tensor.map(|tensor| {
+        let stem = tensor.strip_suffix(".weight").unwrap_or(tensor);
+        stem.rsplit('.').next().unwrap_or(stem)
+    });
+    kind.map_or_else(|| entry_point.to_owned(), |kind| format!("{entry_point} {kind}"))
 }
 
 /// What `make` gives for the first of n, n / 2, n / 4 … that memory suffices for, and which; an error below `least`.
@@ -262,25 +288,36 @@ async fn first_that_fits<T>(
 /// Pipelines by their text, each made once.
 struct Pipelines<'a> {
     device: &'a wgpu::Device,
+    has_dot4: bool,
     layout: wgpu::PipelineLayout,
     made: HashMap<ShaderKey, Rc<wgpu::ComputePipeline>>,
 }
 
 impl<'a> Pipelines<'a> {
-    fn new(device: &'a wgpu::Device, bind_group_layout: &wgpu::BindGroupLayout) -> Self {
+    fn new(gpu: &'a Gpu, bind_group_layout: &wgpu::BindGroupLayout) -> Self {
         let descriptor = wgpu::PipelineLayoutDescriptor {
             label: Some("pagelm"),
             bind_group_layouts: &[Some(bind_group_layout)],
             ..Default::default()
         };
-        Self { device, layout: device.create_pipeline_layout(&descriptor), made: HashMap::new() }
+        let layout = gpu.device.create_pipeline_layout(&descriptor);
+        Self { device: &gpu.device, has_dot4: gpu.has_dot4, layout, made: HashMap::new() }
     }
 
-    /// A matmul's pipelines, one a tile, or the one of another kernel.
+    /// A matmul's pipelines, one a tile or tile size, or the one of another kernel.
     fn of(&mut self, shader: ShaderKey) -> Vec<Rc<wgpu::ComputePipeline>> {
         match shader {
-            ShaderKey::Matmul(variant, block, _, emit) => {
-                TILES.map(|tile| self.make(ShaderKey::Matmul(variant, block, tile, emit))).to_vec()
+            ShaderKey::Matmul(block, _, emit) => {
+                TILES.map(|tile| self.make(ShaderKey::Matmul(block, tile, emit))).to_vec()
+            }
+            ShaderKey::Matvec(matvec) => {
+                TILES.map(|tile| self.make(ShaderKey::Matvec(Matvec { tile, ..matvec }))).to_vec()
+            }
+            ShaderKey::MatmulTiled(block, emit, _) => [TileSize::Small, TileSize::Large]
+                .map(|size| self.make(ShaderKey::MatmulTiled(block, emit, size)))
+                .to_vec(),
+            ShaderKey::MatmulFast(variant, block, _, emit) => {
+                TILES.map(|tile| self.make(ShaderKey::MatmulFast(variant, block, tile, emit))).to_vec()
             }
             other => vec![self.make(other)],
         }
@@ -289,14 +326,17 @@ impl<'a> Pipelines<'a> {
     fn make(&mut self, key: ShaderKey) -> Rc<wgpu::ComputePipeline> {
         let make = || {
             let label = Some(key.entry_point());
-            let source = wgpu::ShaderSource::Wgsl(key.source().into());
+            let source = wgpu::ShaderSource::Wgsl(key.source(self.has_dot4).into());
             let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor { label, source });
             Rc::new(self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label,
                 layout: Some(&self.layout),
                 module: &module,
                 entry_point: label,
-                compilation_options: wgpu::PipelineCompilationOptions::default(),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    zero_initialize_workgroup_memory: key.needs_zeroed_memory(),
+                    ..Default::default()
+                },
                 cache: None,
             }))
         };

@@ -5,21 +5,32 @@
 use std::sync::{Arc, Mutex};
 
 use crate::gpu::shader::Variant;
+use crate::gpu::tuning::{AdapterClass, Tuning};
 use buffers::Live;
-use lower::LowerError;
+use lower::{LowerError, Target};
 
+mod attend_text;
+mod attention_sums;
 pub mod batch_words;
 #[cfg(target_arch = "wasm32")]
 mod browser;
 pub mod buffers;
+pub mod costs;
+pub mod floor;
 pub mod layout;
 pub mod lower;
 mod maker;
+mod matvec_text;
 pub mod model;
+#[cfg(feature = "native")]
+mod noop;
+pub mod packed;
 mod readback;
 mod sampled_words;
 mod serial_tile;
 pub mod shader;
+pub mod timings;
+pub mod tuning;
 pub mod weights;
 
 /// Why the GPU cannot do what was asked.
@@ -104,9 +115,11 @@ pub struct Gpu {
     limits: wgpu::Limits,
     summary: AdapterSummary,
     variant: Variant,
+    tuning: Tuning,
     /// As a test wants it.
     samples: Option<bool>,
     max_matrix_bytes: u64,
+    has_dot4: bool,
     fault: Arc<Mutex<Option<GpuError>>>,
     live: Arc<Live>,
 }
@@ -129,7 +142,9 @@ impl Gpu {
             }
             Some(name) => named_adapter(&instance, name).await?,
         };
-        Self::from_adapter(adapter, None).await
+        let dot4 = wgpu::WgslLanguageFeatures::Packed4x8IntegerDotProduct;
+        let has_dot4 = instance.wgsl_language_features().contains(dot4);
+        Ok(Self { has_dot4, ..Self::from_adapter(adapter, None).await? })
     }
 
     /// Opens a device on an adapter, with limits other than its own where a test wants less.
@@ -138,8 +153,12 @@ impl Gpu {
         limits: Option<wgpu::Limits>,
     ) -> Result<Self, GpuError> {
         let summary = summarize(&adapter);
+        let info = adapter.get_info();
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("pagelm"),
+            // A browser's subgroups are asked for in www/engine_worker.js: wgpu does not pass that on.
+            required_features: adapter.features()
+                & (wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY),
             required_limits: limits.unwrap_or_else(|| adapter.limits()),
             ..Default::default()
         };
@@ -153,7 +172,12 @@ impl Gpu {
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| record(&on_error, refused(&error))));
         let on_loss = Arc::clone(&fault);
         device.set_device_lost_callback(move |_, reason| record(&on_loss, GpuError::Lost { reason }));
-        let variant = if summary.is_software { Variant::Serial } else { Variant::Workgroup };
+        let variant = match has_subgroups(&device) {
+            _ if summary.is_software => Variant::Serial,
+            true => Variant::Subgroup,
+            false => Variant::Workgroup,
+        };
+        let tuning = AdapterClass::of(&summary.name, info.device_type).tuning();
         let limits = device.limits();
         let max_matrix_bytes = max_binding_bytes(&limits);
         Ok(Self {
@@ -162,16 +186,32 @@ impl Gpu {
             limits,
             summary,
             variant,
+            tuning,
             samples: None,
             max_matrix_bytes,
+            has_dot4: cfg!(not(target_arch = "wasm32")),
             fault,
             live: Arc::default(),
         })
     }
 
-    /// Chooses the kernels of the other kind of adapter: both must be right on every adapter.
+    /// Chooses the kernels of another kind of adapter: all must be right on every adapter.
+    ///
+    /// # Panics
+    /// If they need subgroups and the device has none.
     pub fn with_variant(self, variant: Variant) -> Self {
+        assert!(variant != Variant::Subgroup || has_subgroups(&self.device), "the device has no subgroups");
         Self { variant, ..self }
+    }
+
+    /// Cuts work otherwise.
+    pub fn with_tuning(self, tuning: Tuning) -> Self {
+        Self { tuning, ..self }
+    }
+
+    /// How work is cut.
+    pub fn tuning(&self) -> Tuning {
+        self.tuning
     }
 
     /// Chooses tokens, or leaves that to the host: both must be right on every adapter.
@@ -182,6 +222,11 @@ impl Gpu {
     /// Whether it chooses tokens. Where the processor imitates a GPU the host does that as fast, and logits need not travel.
     pub fn samples(&self) -> bool {
         self.samples.unwrap_or(self.variant != Variant::Serial)
+    }
+
+    /// Whether kernels may use subgroups.
+    pub fn has_subgroups(&self) -> bool {
+        has_subgroups(&self.device)
     }
 
     /// The adapter.
@@ -199,6 +244,12 @@ impl Gpu {
         max_binding_bytes(&self.limits)
     }
 
+    /// Lays activations out as for an adapter with smaller bindings.
+    pub fn with_max_binding_bytes(mut self, max_binding_bytes: u64) -> Self {
+        self.limits.max_storage_buffer_binding_size = max_binding_bytes;
+        self
+    }
+
     /// Largest binding of a matrix in bytes; larger matrices are split by rows.
     pub fn max_matrix_bytes(&self) -> u64 {
         self.max_matrix_bytes
@@ -207,6 +258,12 @@ impl Gpu {
     /// Splits matrices as an adapter with smaller bindings would.
     pub fn with_max_matrix_bytes(self, max_matrix_bytes: u64) -> Self {
         Self { max_matrix_bytes, ..self }
+    }
+
+    /// What lowering has to know.
+    pub fn target(&self) -> Target {
+        let Self { variant, tuning, max_matrix_bytes, .. } = *self;
+        Target { variant, tuning, max_matrix_bytes, samples: self.samples() }
     }
 
     /// Largest buffer in bytes.
@@ -234,6 +291,13 @@ impl Gpu {
     pub fn fault(&self) -> Option<GpuError> {
         self.fault.lock().expect("no holder of this lock panics").clone()
     }
+}
+
+fn has_subgroups(device: &wgpu::Device) -> bool {
+    #[cfg(target_arch = "wasm32")]
+    return browser::has_subgroups(device);
+    #[cfg(not(target_arch = "wasm32"))]
+    device.features().contains(wgpu::Features::SUBGROUP)
 }
 
 fn max_binding_bytes(limits: &wgpu::Limits) -> u64 {

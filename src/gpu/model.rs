@@ -9,15 +9,15 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use super::buffers::Buffers;
-use super::layout::{Buffer, Capacity, Layout};
-use super::lower::{Grid, Rows, Target, lower};
+use super::layout::{Buffer, Capacity, Layout, n_spans};
+use super::lower::{Grid, Rows, lower};
 use super::maker::{Activations, Compiled, Maker, MatrixBuffers};
 use super::readback::{Mapping, Readback};
 use super::sampled_words::{self, SAMPLED_WORDS};
 use super::serial_tile::pairs_for;
-use super::shader::{GRID_LIMIT, TILES, Variant, WORKGROUP, tile_for};
+use super::shader::{GRID_LIMIT, TILES, TileSize, Variant, WORKGROUP, tile_for};
 use super::weights::{device_bytes, file_row_bytes, repack};
-use super::{Gpu, GpuError, batch_words};
+use super::{Gpu, GpuError, batch_words, packed};
 use crate::plan::batch::{BLOCK_TOKENS, Batch, STEPS_IN_FLIGHT, SampledAt};
 use crate::plan::sample::Sampling;
 use crate::plan::{Device, MatrixId, Plan, StepOutput, Ticket, VectorId};
@@ -40,11 +40,11 @@ pub struct Counters {
 /// A loaded model.
 #[derive(Debug)]
 pub struct GpuModel {
-    gpu: Rc<Gpu>,
-    plan: Plan,
+    pub(super) gpu: Rc<Gpu>,
+    pub(super) plan: Plan,
     layout: Layout,
     capacity: Capacity,
-    compiled: Vec<Compiled>,
+    pub(super) compiled: Vec<Compiled>,
     matrices: Vec<Vec<MatrixBuffers>>,
     /// Blocks of each cache of the plan.
     cache_blocks: Vec<usize>,
@@ -52,9 +52,13 @@ pub struct GpuModel {
     activations: Activations,
     readbacks: Vec<Readback>,
     words: Vec<u32>,
+    /// Of the batch that was written last.
+    n_attention_tiles: u32,
     in_flight: VecDeque<InFlight>,
     next_ticket: u64,
     prefill_submits: usize,
+    /// Dispatches are recorded without a workgroup: the host does all that it does, and the device nothing.
+    is_hollow: bool,
     counters: Counters,
     buffers: Buffers,
 }
@@ -81,18 +85,14 @@ impl GpuModel {
         kv_tokens: usize,
     ) -> Result<Self, GpuError> {
         let max_binding_bytes = gpu.max_binding_bytes();
-        let layout = Layout::new(&plan, &capacity, max_binding_bytes)?;
-        let target = Target {
-            variant: gpu.variant(),
-            max_matrix_bytes: gpu.max_matrix_bytes(),
-            samples: gpu.samples(),
-        };
+        let layout = Layout::new(&plan, &capacity, gpu.variant(), max_binding_bytes)?;
+        let target = gpu.target();
         let lowered = lower(&plan, &layout, target)?;
         let mut maker = Maker { gpu: &gpu, n_objects: 0, buffers: Buffers::new(&gpu.live) };
         let (matrices, weight_bytes) = maker.matrices(&plan, lowered.segments).await?;
         let activations = maker.activations(&layout, &capacity, plan.caches.len()).await?;
         let (kv, cache_blocks) = maker.kv(&plan, &capacity, kv_tokens).await?;
-        let compiled = maker.compile(&lowered.dispatches, &activations, &matrices, &kv);
+        let compiled = maker.compile(&plan, &lowered.dispatches, &activations, &matrices, &kv);
         let readback_bytes = readback_bytes(&capacity, plan.sizes.vocab_size);
         let usage = wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ;
         let readback = |_| Readback::new(maker.buffer("readback", readback_bytes, usage));
@@ -110,9 +110,11 @@ impl GpuModel {
             activations,
             readbacks,
             words: Vec::new(),
+            n_attention_tiles: 0,
             in_flight: VecDeque::new(),
             next_ticket: 0,
             prefill_submits: 1,
+            is_hollow: false,
             counters,
             buffers,
             gpu,
@@ -179,6 +181,11 @@ impl GpuModel {
         self.gpu.fault().map_or(Ok(()), Err)
     }
 
+    /// What its steps do.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
     /// Blocks of each cache of the plan: (caches)
     pub fn cache_blocks(&self) -> &[usize] {
         &self.cache_blocks
@@ -242,6 +249,11 @@ impl GpuModel {
         self.counters
     }
 
+    /// Has the device do nothing from now on, so that what steps cost the host can be timed: what is read is not right.
+    pub fn hollow_out(&mut self) {
+        self.is_hollow = true;
+    }
+
     /// Splits a step with prefill rows into so many submits, so that a slow device stays responsive.
     pub fn set_prefill_submits(&mut self, n_submits: usize) {
         self.prefill_submits = n_submits.max(1);
@@ -275,26 +287,42 @@ impl GpuModel {
 
     fn record(&self, batch: &Batch, compiled: &[Compiled], encoder: &mut wgpu::CommandEncoder) -> u64 {
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        let mut n_dispatches = 0;
-        for dispatch in compiled {
-            let n_rows = n_rows(batch, dispatch.rows);
-            if n_rows == 0 {
-                continue;
-            }
-            let tile = tile_for(n_rows);
-            let tile_idx = TILES.iter().position(|t| *t == tile).expect("tile_for gives a tile");
-            let pipeline = dispatch.pipelines.get(tile_idx).unwrap_or(&dispatch.pipelines[0]);
-            let [x, y, z] = workgroups(dispatch.grid, n_rows as u32, tile);
-            pass.set_pipeline(pipeline);
-            pass.set_bind_group(0, &dispatch.bind_group, &[]);
-            pass.dispatch_workgroups(x, y, z);
-            n_dispatches += 1;
+        compiled.iter().filter(|dispatch| self.dispatch(batch, dispatch, &mut pass)).count() as u64
+    }
+
+    /// Records a dispatch, if it has rows.
+    pub(super) fn dispatch(
+        &self,
+        batch: &Batch,
+        dispatch: &Compiled,
+        pass: &mut wgpu::ComputePass<'_>,
+    ) -> bool {
+        let n_rows = n_rows(batch, dispatch.rows);
+        if n_rows == 0 {
+            return false;
         }
-        n_dispatches
+        let (pipeline, [x, y, z]) = match dispatch.grid {
+            Grid::AttentionTiles { n_kv_heads } => (0, [n_kv_heads, self.n_attention_tiles, 1]),
+            grid => workgroups(grid, n_rows as u32, &batch.positions[..batch.n_decode]),
+        };
+        pass.set_pipeline(dispatch.pipelines.get(pipeline).unwrap_or(&dispatch.pipelines[0]));
+        pass.set_bind_group(0, &dispatch.bind_group, &[]);
+        pass.dispatch_workgroups(if self.is_hollow { 0 } else { x }, y, z);
+        true
+    }
+
+    /// Puts a batch on the device, with one write.
+    pub(super) fn write_batch(&mut self, batch: &Batch) {
+        let mut words = std::mem::take(&mut self.words);
+        let tile_rows = batch_words::attention_tile_rows(&self.plan.sizes);
+        self.n_attention_tiles = batch_words::attention_tiles(batch, tile_rows).count() as u32;
+        batch_words::encode(batch, &self.capacity, self.plan.caches.len(), tile_rows, &mut words);
+        self.gpu.queue.write_buffer(&self.activations.batch, 0, bytemuck::cast_slice(&words));
+        self.words = words;
     }
 }
 
-fn n_rows(batch: &Batch, rows: Rows) -> usize {
+pub(super) fn n_rows(batch: &Batch, rows: Rows) -> usize {
     match rows {
         Rows::Decode => batch.n_decode,
         Rows::Prefill => batch.n_prefill(),
@@ -359,12 +387,9 @@ impl Device for GpuModel {
         );
         assert!(batch.logit_rows.len() <= self.capacity.logit_rows, "the scheduler knows the capacity");
         assert!(batch.n_sampled() == 0 || self.samples(), "the scheduler knows who samples");
+        self.write_batch(batch);
         let readback = self.readbacks.iter().find(|readback| readback.is_free());
         let readback = readback.expect("a step is read before a third is submitted");
-        let mut words = std::mem::take(&mut self.words);
-        batch_words::encode(batch, &self.capacity, self.plan.caches.len(), &mut words);
-        self.gpu.queue.write_buffer(&self.activations.batch, 0, bytemuck::cast_slice(&words));
-        self.words = words;
 
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
@@ -403,17 +428,44 @@ impl Device for GpuModel {
     }
 }
 
-fn workgroups(grid: Grid, n_rows: u32, tile: u32) -> [u32; 3] {
+/// Which of a dispatch's pipelines, and how many workgroups of it.
+fn workgroups(grid: Grid, n_rows: u32, decode_positions: &[u32]) -> (usize, [u32; 3]) {
     let wide = |groups: u32| (groups.min(GRID_LIMIT), groups.div_ceil(GRID_LIMIT).max(1));
+    let tile = tile_for(n_rows as usize);
+    let by_tile = TILES.iter().position(|t| *t == tile).expect("tile_for gives a tile");
     match grid {
-        Grid::Items { n_items } => [n_items.div_ceil(WORKGROUP), n_rows, 1],
+        Grid::Items { n_items } => (0, [n_items.div_ceil(WORKGROUP), n_rows, 1]),
         Grid::Pairs { n_pairs } => {
-            [n_pairs.div_ceil(pairs_for(tile)).div_ceil(WORKGROUP), n_rows.div_ceil(tile), 1]
+            let x = n_pairs.div_ceil(pairs_for(tile)).div_ceil(WORKGROUP);
+            (by_tile, [x, n_rows.div_ceil(tile), 1])
+        }
+        Grid::PackedPairs { n_pairs, block } => {
+            let x = n_pairs.div_ceil(packed::pairs_for(block, tile)).div_ceil(packed::SERIAL_WORKGROUP);
+            (by_tile, [x, n_rows.div_ceil(tile), 1])
+        }
+        Grid::TiledRows { n_items, items } => {
+            let (x, z) = wide(n_items.div_ceil(items));
+            (by_tile, [x, n_rows.div_ceil(tile), z])
         }
         Grid::Groups { n_items, items, rows } => {
             let (x, z) = wide(n_items.div_ceil(items));
-            [x, n_rows.div_ceil(rows.unwrap_or(tile)), z]
+            (0, [x, n_rows.div_ceil(rows), z])
         }
-        Grid::Flat { n_items } => [(n_rows * n_items).div_ceil(WORKGROUP), 1, 1],
+        Grid::Cut { n_pairs, cut } => {
+            let (x, z) = wide(n_pairs.div_ceil(cut.pairs(tile)));
+            (by_tile, [x, n_rows.div_ceil(tile), z])
+        }
+        Grid::Spans { n_items, span, window } => {
+            let seen = decode_positions.iter().map(|position| n_spans(*position as usize, window, span));
+            (0, [seen.max().unwrap_or(0) as u32, n_rows, n_items])
+        }
+        Grid::Tiled { n_pairs, least_groups } => {
+            let size = TileSize::for_size(n_pairs, n_rows, least_groups);
+            let [pairs, rows] = size.pairs_and_rows();
+            let (x, z) = wide(n_pairs.div_ceil(pairs));
+            (size as usize, [x, n_rows.div_ceil(rows), z])
+        }
+        Grid::AttentionTiles { .. } => unreachable!("their number is the batch's"),
+        Grid::Flat { n_items } => (0, [(n_rows * n_items).div_ceil(WORKGROUP), 1, 1]),
     }
 }

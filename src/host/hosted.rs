@@ -18,9 +18,10 @@ use super::{ConnectionId, Surroundings};
 use crate::engine::{self, Engine, Progress, SequenceId, Step};
 use crate::gpu::GpuError;
 use crate::gpu::model::GpuModel;
+use crate::gpu::timings;
 use crate::plan::batch::STEPS_IN_FLIGHT;
 use crate::plan::{Device as _, StepOutput};
-use crate::protocol::{Event, FinishReason, ModelInfo, Prompt, RequestId};
+use crate::protocol::{Event, FinishReason, ModelInfo, OpTime, Prompt, RequestId};
 use crate::text::Tokenizer;
 
 /// Why answers end that were made of no numbers.
@@ -49,12 +50,15 @@ pub struct Hosted {
 /// A step that is computed.
 pub struct Stepping {
     reading: LocalBoxFuture<'static, Result<StepOutput, GpuError>>,
+    /// It was run again, to time its operations.
+    timing: Option<LocalBoxFuture<'static, Result<Vec<timings::OpTime>, GpuError>>>,
     sent: Sent,
 }
 
 /// A step that was computed, or could not be.
 pub struct Stepped {
     output: Result<StepOutput, GpuError>,
+    ops: Option<Vec<timings::OpTime>>,
     sent: Sent,
 }
 
@@ -69,7 +73,15 @@ struct Sent {
 impl Stepping {
     /// Waits for the device.
     pub async fn read(self) -> Stepped {
-        Stepped { output: self.reading.await, sent: self.sent }
+        let mut output = self.reading.await;
+        let mut ops = None;
+        if let Some(timing) = self.timing {
+            match timing.await {
+                Ok(found) => ops = Some(found),
+                Err(error) => output = Err(error),
+            }
+        }
+        Stepped { output, ops, sent: self.sent }
     }
 }
 
@@ -203,24 +215,29 @@ impl Hosted {
 
     /// Submits the next step, if there is one and it is worth it beside so many that are in flight on the device.
     pub fn begin_step(&mut self, now_ms: f64, n_in_flight: usize) -> Option<Stepping> {
-        let model = self.model.as_mut()?;
+        let model = self.model.as_ref()?;
         let may_overlap = model.samples() && n_in_flight < STEPS_IN_FLIGHT && self.engine.may_overlap();
         if self.engine.is_idle() || n_in_flight > 0 && !may_overlap {
             return None;
         }
         let step = self.engine.next_step(self.pace.budget())?;
+        let times_ops = self.wants_op_times(&step);
+        let model = self.model.as_mut()?;
         model.set_prefill_submits(self.pace.submits(&step.batch));
         let ticket = model.submit(&step.batch);
         let reading = model.read(ticket).boxed_local();
         self.n_steps += 1;
+        let timing = times_ops.then(|| model.time_ops(&step.batch).boxed_local());
         let sent = Sent { step, submitted_ms: now_ms, n_forgotten: self.n_forgotten };
-        Some(Stepping { reading, sent })
+        Some(Stepping { reading, timing, sent })
     }
 
     /// Takes a step's tokens; the device had ended the step before at `free_since_ms`. An error is the device's, and the
     /// step's sequences wait again.
     pub fn end_step(&mut self, stepped: Stepped, free_since_ms: f64, now_ms: f64) -> Result<(), GpuError> {
-        let Stepped { output, sent: Sent { step, submitted_ms, n_forgotten } } = stepped;
+        let Stepped { output, ops, sent: Sent { step, submitted_ms, n_forgotten } } = stepped;
+        let is_timed = ops.is_some();
+        self.tell_op_times(&step, ops);
         let is_known = n_forgotten == self.n_forgotten;
         match output {
             Ok(_) if !is_known => {}
@@ -231,7 +248,9 @@ impl Hosted {
                 self.forget_cache();
             }
             Ok(output) => {
-                self.pace.learn(&step.batch, submitted_ms, free_since_ms, now_ms);
+                if !is_timed {
+                    self.pace.learn(&step.batch, submitted_ms, free_since_ms, now_ms);
+                }
                 let progress = self.engine.retire(step.id, &output);
                 self.tell(progress, submitted_ms, now_ms);
             }
@@ -243,6 +262,27 @@ impl Hosted {
             }
         }
         Ok(())
+    }
+
+    /// Whether the step is a decode step of one sequence that wants its operations timed.
+    fn wants_op_times(&self, step: &Step) -> bool {
+        let [sequence] = step.sequences[..] else { return false };
+        step.batch.n_prefill() == 0
+            && self.sessions.get(&sequence).is_some_and(|session| session.wants_op_times)
+    }
+
+    fn tell_op_times(&mut self, step: &Step, ops: Option<Vec<timings::OpTime>>) {
+        let session = step.sequences.first().and_then(|sequence| self.sessions.get_mut(sequence));
+        let (Some(session), Some(ops)) = (session, ops) else { return };
+        session.wants_op_times = false;
+        let (connection, request, _) = session.id;
+        let op = |op: timings::OpTime| {
+            let timings::OpTime { name, dispatches, ms, weight_bytes } = op;
+            OpTime { name, dispatches, ms, weight_bytes }
+        };
+        let ops = ops.into_iter().map(op).collect();
+        let position = step.batch.positions[0];
+        self.events.push((connection, Event::OpTimes { request, position, ops }));
     }
 
     fn forget_cache(&mut self) {

@@ -21,7 +21,7 @@ use crate::gpu::{Gpu, GpuError};
 use crate::model::config::Config;
 use crate::model::error::ModelError;
 use crate::plan::batch::{BLOCK_TOKENS, STEPS_IN_FLIGHT};
-use crate::plan::{Device as _, KvType, Plan};
+use crate::plan::{self, Device as _, KvType, Plan};
 use crate::protocol::{self, DeviceChoice, DeviceKind, LoadOptions, ModelInfo, Precision, Quantize};
 use crate::store::files::{ModelFiles, ReadError};
 use crate::store::{OpenError, Source};
@@ -31,7 +31,7 @@ use crate::text::{TextError, Tokenizer, Vocabulary};
 pub const DEFAULT_CONTEXT: usize = 4096;
 
 /// Bytes that one step's logits may take on their way back.
-const LOGITS_BYTES: usize = 8 << 20;
+const LOGITS_BYTES: usize = 16 << 20;
 
 /// The longest model name that is shown.
 const MAX_NAME_CHARS: usize = 120;
@@ -132,6 +132,7 @@ pub struct Described<S> {
     files: ModelFiles<S>,
     config: Config,
     plan: Plan,
+    precision: Precision,
     tokenizer: Tokenizer,
     context: usize,
     kv_tokens: usize,
@@ -173,6 +174,7 @@ pub fn describe_files<S: Source>(
     let kv = match options.kv {
         protocol::KvType::F16 => KvType::F16,
         protocol::KvType::F32 => KvType::F32,
+        protocol::KvType::Q8 => KvType::Q8,
     };
     // The pool holds one full context, shared by all sequences.
     let context = checked_context(options.context, config.context)?;
@@ -182,7 +184,15 @@ pub fn describe_files<S: Source>(
     let tokenizer = vocabulary
         .and_then(Tokenizer::new)
         .map_err(|error| LoadError::Text { name: files.name().to_owned(), error })?;
-    Ok(Described { files, config, plan, tokenizer, context, kv_tokens: context })
+    Ok(Described {
+        files,
+        config,
+        plan,
+        precision: options.precision,
+        tokenizer,
+        context,
+        kv_tokens: context,
+    })
 }
 
 /// An error of the model with its place: the file that has a tensor of another shape, and the tensor's name there.
@@ -214,9 +224,6 @@ fn checked_context(asked: Option<u32>, most: usize) -> Result<usize, LoadError> 
 fn check_options(options: &LoadOptions) -> Result<(), LoadError> {
     if options.device == DeviceChoice::Cpu {
         return Err(LoadError::NotYet { option: "the device cpu", instead: "gpu or auto" });
-    }
-    if options.precision == Precision::Fast {
-        return Err(LoadError::NotYet { option: "the precision fast", instead: "exact" });
     }
     Ok(())
 }
@@ -285,10 +292,33 @@ impl<S: Source> Described<S> {
         ((n_blocks * BLOCK_TOKENS) as u64, self.plan.kv_bytes(&blocks))
     }
 
+    /// Arithmetic of activations on a device: never [`Precision::Auto`].
+    pub fn precision_on(&self, is_software: bool) -> Precision {
+        match self.precision {
+            Precision::Auto if is_software => Precision::Fast,
+            Precision::Auto => Precision::Exact,
+            asked => asked,
+        }
+    }
+
+    fn plan_on(&self, is_software: bool) -> Plan {
+        let precision = match self.precision_on(is_software) {
+            Precision::Fast => plan::Precision::Fast,
+            Precision::Auto | Precision::Exact => plan::Precision::Exact,
+        };
+        Plan { precision, ..self.plan.clone() }
+    }
+
     /// Bytes that the model will take on a device, all its buffers together, if its memory suffices.
     pub fn gpu_bytes(&self, gpu: &Gpu) -> Result<u64, GpuError> {
         let max_binding_bytes = gpu.max_binding_bytes();
-        let layout = Layout::new(&self.plan, &self.capacity(gpu.summary().is_software), max_binding_bytes)?;
+        let is_software = gpu.summary().is_software;
+        let layout = Layout::new(
+            &self.plan_on(is_software),
+            &self.capacity(is_software),
+            gpu.variant(),
+            max_binding_bytes,
+        )?;
         let weights = self.plan.matrices.iter().map(|matrix| {
             let n_rows = matrix.parts.iter().map(|part| part.n_rows).sum();
             let bytes = device_bytes(matrix.block_type, n_rows, matrix.n_columns);
@@ -311,36 +341,22 @@ impl<S: Source> Described<S> {
         }
     }
 
+    /// Makes room for it on a device, and writes no weights: to count and time what steps cost the host.
+    pub async fn without_weights(&self, gpu: Rc<Gpu>) -> Result<GpuModel, GpuError> {
+        let is_software = gpu.summary().is_software;
+        GpuModel::new(gpu, self.plan_on(is_software), self.capacity(is_software), self.kv_tokens).await
+    }
+
     /// Makes room on the device and brings the weights there; `progress` hears of bytes done and in all.
     pub async fn load(self, gpu: Rc<Gpu>, mut progress: impl FnMut(u64, u64)) -> Result<Loaded, LoadError> {
         let is_software = gpu.summary().is_software;
         let vocab_size = self.config.vocab_size;
-        let logit_rows = self.max_sequences();
-        let capacity = self.capacity(is_software);
-        let model = GpuModel::new(Rc::clone(&gpu), self.plan.clone(), capacity, self.kv_tokens).await?;
+        let model = self.without_weights(Rc::clone(&gpu)).await?;
         write_weights(&self.files, &self.plan, &model, &mut progress).await?;
-        let cache = |(cache, n_blocks): (usize, &usize)| CacheConfig {
-            n_blocks: *n_blocks,
-            window: self.plan.caches[cache].window.map(|tokens| Window {
-                tokens,
-                blocks: self.plan.window_blocks(cache, capacity.prefill_rows).expect("it has a window"),
-            }),
-        };
-        let caches: Vec<CacheConfig> = model.cache_blocks().iter().enumerate().map(cache).collect();
-        // Less where memory did not suffice; a window holds a sequence of any length.
-        let most = caches.iter().map(CacheConfig::max_tokens).min().expect("a plan has a cache");
-        let context = self.context.min(most);
+        let config = engine_config(&model);
+        let context = config.context;
         let kv_note = (context < self.context)
             .then(|| format!("the GPU's memory holds {context} tokens of the {} asked for", self.context));
-        let config = EngineConfig {
-            caches,
-            context,
-            vocab_size,
-            max_sequences: logit_rows,
-            max_waiting_of_client: MAX_OUTPUTS,
-            max_logit_rows: logit_rows,
-            samples_on_device: model.samples(),
-        };
         let engine = Engine::new(config.clone());
         let info = ModelInfo {
             id: 0,
@@ -354,12 +370,38 @@ impl<S: Source> Described<S> {
             kv_bytes: model.kv_bytes(),
             kv_note,
             device_name: gpu.summary().name.clone(),
+            device_backend: gpu.summary().backend.clone(),
             device_kind: if is_software { DeviceKind::Software } else { DeviceKind::Gpu },
+            precision: self.precision_on(is_software),
             n_layers: self.config.n_layers as u32,
             vocab_size: vocab_size as u32,
             has_chat_template: self.tokenizer.has_template(),
         };
         let (tokenizer, pace) = (Rc::new(self.tokenizer), Pace::new(is_software));
         Ok(Loaded { tokenizer, model, engine, pace, info, config })
+    }
+}
+
+/// What an engine has to work with on a model.
+pub fn engine_config(model: &GpuModel) -> EngineConfig {
+    let (plan, capacity) = (model.plan(), model.capacity());
+    let cache = |(cache, n_blocks): (usize, &usize)| CacheConfig {
+        n_blocks: *n_blocks,
+        window: plan.caches[cache].window.map(|tokens| Window {
+            tokens,
+            blocks: plan.window_blocks(cache, capacity.prefill_rows).expect("it has a window"),
+        }),
+    };
+    let caches: Vec<CacheConfig> = model.cache_blocks().iter().enumerate().map(cache).collect();
+    // Less where memory did not suffice; a window holds a sequence of any length.
+    let most = caches.iter().map(CacheConfig::max_tokens).min().expect("a plan has a cache");
+    EngineConfig {
+        caches,
+        context: capacity.context.min(most),
+        vocab_size: plan.sizes.vocab_size,
+        max_sequences: capacity.logit_rows,
+        max_waiting_of_client: MAX_OUTPUTS,
+        max_logit_rows: capacity.logit_rows,
+        samples_on_device: model.samples(),
     }
 }

@@ -27,6 +27,7 @@ pub fn sampling_params(
         logit_bias: options.logit_bias.clone(),
         logprobs: options.logprobs.map(|n| n as usize),
         prompt_logprobs: options.prompt_logprobs.map(|n| n as usize),
+        reuse_prefix: options.reuse_prefix,
     })
 }
 

@@ -129,6 +129,7 @@ impl Topic {
             | Event::Unacquainted
             | Event::Started { .. }
             | Event::Tokenized { .. }
+            | Event::OpTimes { .. }
             | Event::Status { request: Some(_), .. }
             | Event::Failed { .. } => Self::Other,
         }

@@ -22,6 +22,8 @@ pub struct Session {
     stop: StopStrings,
     min_tokens: u32,
     keep_stop_text: bool,
+    /// A step of it is still to be timed by operation.
+    pub(super) wants_op_times: bool,
     usage: Usage,
     accepted_ms: f64,
     admitted_ms: Option<f64>,
@@ -52,6 +54,7 @@ impl Session {
             stop: StopStrings::new(options.stop.clone(), options.include_stop_str_in_output)?,
             min_tokens: options.min_tokens,
             keep_stop_text: options.include_stop_str_in_output,
+            wants_op_times: options.time_ops,
             usage: Usage { prompt_tokens, ..Usage::default() },
             accepted_ms: now_ms,
             admitted_ms: None,

@@ -7,8 +7,8 @@ use super::error::ModelError;
 use super::rotary::Scaling;
 use crate::format::checkpoint::Checkpoint;
 use crate::plan::{
-    Activation, Cache, KvType, MatrixId, Nonlinearity, Norm, Op, Plan, Rotary, RotaryPairs, Rotation, Sizes,
-    VectorId,
+    Activation, Cache, KvType, MatrixId, Nonlinearity, Norm, Op, Plan, Precision, Rotary, RotaryPairs,
+    Rotation, Sizes, VectorId,
 };
 
 /// A plan being written.
@@ -37,6 +37,7 @@ impl<'a> Recorder<'a> {
             sizes,
             rotaries: Vec::new(),
             kv,
+            precision: Precision::Exact,
             caches,
             layer_caches,
             matrices: Vec::new(),

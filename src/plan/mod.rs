@@ -27,16 +27,28 @@ pub enum KvType {
     F16,
     /// Single precision.
     F32,
+    /// Whole numbers from −127 to 127, and a scale for each head of a token.
+    Q8,
 }
 
 impl KvType {
-    /// Bytes of one value.
-    pub fn bytes(self) -> usize {
+    /// Bytes of a head's keys, or values, of one token.
+    pub fn head_bytes(self, head_dim: usize) -> usize {
         match self {
-            Self::F16 => 2,
-            Self::F32 => 4,
+            Self::F16 => 2 * head_dim,
+            Self::F32 => 4 * head_dim,
+            Self::Q8 => head_dim + 4,
         }
     }
+}
+
+/// Arithmetic of activations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// f32 activations and sums.
+    Exact,
+    /// Activations in 8 bits a block of 32, integer dot products; matrices of floats still multiply f32 activations.
+    Fast,
 }
 
 /// Sizes of a model.
@@ -61,7 +73,7 @@ pub struct Sizes {
 impl Sizes {
     /// Bytes of keys and values that a block of the cache holds in one layer.
     pub fn kv_block_bytes(&self, kv: KvType) -> usize {
-        2 * batch::BLOCK_TOKENS * self.n_kv_heads * self.head_dim * kv.bytes()
+        2 * batch::BLOCK_TOKENS * self.n_kv_heads * kv.head_bytes(self.head_dim)
     }
 
     /// Blocks of a cache for so many tokens, where a layer's keys and values must fit one binding.
@@ -127,7 +139,7 @@ impl Vector {
 }
 
 /// How a norm measures a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NormKind {
     /// `x / sqrt(mean(x²) + epsilon)` (Zhang and Sennrich 2019).
     RootMeanSquare,
@@ -297,6 +309,8 @@ pub struct Plan {
     pub rotaries: Vec<Rotary>,
     /// Number type of the cache.
     pub kv: KvType,
+    /// Arithmetic of activations.
+    pub precision: Precision,
     /// Kinds of layers by how far they look back; each has block tables of its own.
     pub caches: Vec<Cache>,
     /// The cache of each layer, an index into `caches`: (layers)

@@ -105,6 +105,11 @@ pub struct GenerateOptions {
     pub prompt_logprobs: Option<u32>,
     /// Leave special tokens out of the text.
     pub skip_special_tokens: bool,
+    /// Use what the cache holds of the prompt's beginning; without it the whole prompt is computed.
+    pub reuse_prefix: bool,
+    /// Time a decode step by operation, where the adapter has a clock and the sequence runs alone, and tell of it by
+    /// [`Event::OpTimes`](super::Event::OpTimes).
+    pub time_ops: bool,
 }
 
 impl Default for GenerateOptions {
@@ -130,6 +135,8 @@ impl Default for GenerateOptions {
             logprobs: None,
             prompt_logprobs: None,
             skip_special_tokens: true,
+            reuse_prefix: true,
+            time_ops: false,
         }
     }
 }

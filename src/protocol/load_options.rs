@@ -79,16 +79,41 @@ pub enum KvType {
     F16,
     /// Single precision.
     F32,
+    /// 8 bits and a scale for each head of a token.
+    Q8,
+}
+
+impl KvType {
+    /// Every type by its name.
+    pub const NAMED: [(&str, Self); 3] = [("f16", Self::F16), ("f32", Self::F32), ("q8", Self::Q8)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMED.iter().find(|(_, kv)| *kv == self).expect("every type has a name").0
+    }
 }
 
 /// Arithmetic of activations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub enum Precision {
-    /// f32 activations and sums.
+    /// Fast on software adapters, exact on GPUs.
     #[default]
+    Auto,
+    /// f32 activations and sums.
     Exact,
     /// Activations in 8 bits a block, integer dot products.
     Fast,
+}
+
+impl Precision {
+    /// Its name where people choose or read it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Exact => "exact",
+            Self::Fast => "fast",
+        }
+    }
 }
 
 /// Which device computes.

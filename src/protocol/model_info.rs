@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ModelId;
+use super::{ModelId, Precision};
 
 /// What was loaded, and where it runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,8 +29,12 @@ pub struct ModelInfo {
     pub kv_note: Option<String>,
     /// The device's own name.
     pub device_name: String,
+    /// The interface that the device is reached by, such as `vulkan` or `webgpu`.
+    pub device_backend: String,
     /// What kind of device it is.
     pub device_kind: DeviceKind,
+    /// Arithmetic of activations in use, never [`Precision::Auto`].
+    pub precision: Precision,
     /// Layers of the model.
     pub n_layers: u32,
     /// Words of the vocabulary.

@@ -31,6 +31,7 @@ pub use error::TextError;
 pub use hugging_face::{NamedFile, TokenizerFiles, tokenizer_metadata};
 pub use pre_tokenizer::pre_tokenizers;
 pub use stop::{StopOutcome, StopStrings};
+pub use strftime::strftime;
 pub use template::{Chat, ChatToolCall, ChatTurn, Rendered};
 pub use tokenizer::Tokenizer;
 pub use vocabulary::Vocabulary;

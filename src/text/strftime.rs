@@ -128,7 +128,7 @@ impl Moment {
 
 /// The moment, seconds since 1970 in UTC, as `format` says; `%-d` and the like drop the padding. A directive that is
 /// not known stays as it is written.
-pub(super) fn strftime(unix_secs: i64, format: &str) -> String {
+pub fn strftime(unix_secs: i64, format: &str) -> String {
     let moment = Moment::new(unix_secs);
     let mut out = String::with_capacity(format.len());
     let mut rest = format;

@@ -14,6 +14,7 @@ pub(crate) fn Header(
     models_shown: Memo<bool>,
     settings_open: RwSignal<bool>,
     chats_open: RwSignal<bool>,
+    bench_open: RwSignal<bool>,
 ) -> impl IntoView {
     let screen = Screen::expect();
     let model_name = move || screen.read(Part::Models, model_name);
@@ -59,6 +60,19 @@ pub(crate) fn Header(
                 <span class="light" aria-hidden="true"></span>
                 <span class="visually-hidden">"Model: "</span>
                 <span class="model-name">{model_name}</span>
+            </button>
+            <button
+                type="button"
+                class="quiet"
+                id="bench-button"
+                aria-controls="benchmark"
+                aria-expanded=move || expanded(bench_open.get())
+                on:click=move |_| bench_open.update(|open| *open = !*open)
+            >
+                <svg viewBox="0 0 16 16" aria-hidden="true">
+                    <path d="M3 13V8M8 13V3M13 13V6" />
+                </svg>
+                <span class="bench-label">"Benchmark"</span>
             </button>
             <button
                 type="button"

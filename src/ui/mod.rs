@@ -1,6 +1,10 @@
 //! What a person sees. Components read the state through [`Screen`] and change it through nothing else.
 #![allow(unreachable_pub, reason = "the component macro makes public what it expands to")]
 
+mod bench_plot;
+mod bench_scale;
+mod bench_table;
+mod benchmark;
 mod catalogue;
 mod chat;
 mod chat_store;
@@ -37,13 +41,17 @@ use wasm_bindgen::JsCast as _;
 use web_sys::HtmlElement;
 
 use self::{
-    chats::Chats, composer::Composer, conversation::Conversation, drop_target::DropTarget, header::Header,
-    models::Models, notices::Notices, screen::Screen, settings::Settings, state::Part, status::Status,
+    benchmark::Benchmark, chats::Chats, composer::Composer, conversation::Conversation,
+    drop_target::DropTarget, header::Header, models::Models, notices::Notices, screen::Screen,
+    settings::Settings, state::Part, status::Status,
 };
 use crate::client::Client;
 
 /// The element of `index.html` that holds the page, and until then what is painted first.
 const ROOT_ID: &str = "app";
+
+/// The end of a URL that opens the benchmark.
+const BENCH_FRAGMENT: &str = "#bench";
 
 /// The page, running.
 pub struct Page {
@@ -81,6 +89,13 @@ fn App() -> impl IntoView {
     let models_open = RwSignal::new(false);
     let settings_open = RwSignal::new(false);
     let chats_open = RwSignal::new(false);
+    let bench_open = RwSignal::new(is_bench_named());
+    let named = window_event_listener(ev::hashchange, move |_| {
+        if is_bench_named() {
+            bench_open.set(true);
+        }
+    });
+    on_cleanup(move || named.remove());
 
     // A model that has become ready is what the person was waiting for: make room for the conversation.
     Effect::new(move |was_loading: Option<bool>| {
@@ -116,14 +131,17 @@ fn App() -> impl IntoView {
 
     view! {
         <div class="page">
-            <Header models_open models_shown settings_open chats_open />
+            <Header models_open models_shown settings_open chats_open bench_open />
             <Notices />
             <div class="body">
                 <Chats open=chats_open />
                 <main>
                     <Models shown=models_shown />
-                    <Conversation />
-                    <Composer models_open />
+                    <Benchmark open=bench_open />
+                    <div class="talk" hidden=move || bench_open.get()>
+                        <Conversation />
+                        <Composer models_open />
+                    </div>
                     <Status />
                 </main>
                 <Settings open=settings_open />
@@ -131,4 +149,9 @@ fn App() -> impl IntoView {
             <DropTarget />
         </div>
     }
+}
+
+/// Whether the page's URL names the benchmark.
+fn is_bench_named() -> bool {
+    window().location().hash().is_ok_and(|hash| hash == BENCH_FRAGMENT)
 }

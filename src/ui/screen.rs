@@ -199,6 +199,28 @@ impl Screen {
         self.read(Part::Turns, |state| state.turns.iter().map(|turn| turn.id).collect())
     }
 
+    /// Begins to measure.
+    pub(crate) fn start_bench(self, date: String, n_made: u64) {
+        self.change(|state| state.start_bench(date, n_made));
+        self.drive_bench();
+    }
+
+    /// Ends the benchmark that runs.
+    pub(crate) fn stop_bench(self) {
+        self.change(State::stop_bench);
+        self.drive_bench();
+    }
+
+    /// Sends what is due for the benchmark.
+    fn drive_bench(self) {
+        if !self.peek(State::may_be_due) {
+            return;
+        }
+        let client = self.client.get_value();
+        let due = self.change(|state| state.bench_due(now_ms(), || client.next_request()));
+        due.into_iter().for_each(|request| self.send(Some(request)));
+    }
+
     fn send(self, request: Option<Request>) {
         if let Some(request) = request {
             self.client.get_value().send(&request, &[]);
@@ -218,6 +240,7 @@ impl Screen {
             Incoming::Lost(sentence) => state.lose_engine(sentence.clone()),
         });
         self.send(request);
+        self.drive_bench();
     }
 
     /// Nothing reads the turns of a chat that left the screen.

@@ -7,7 +7,7 @@ use super::{
     screen::Screen,
     state::Part,
 };
-use crate::protocol::{KvType, Quantize};
+use crate::protocol::{KvType, Precision, Quantize};
 
 /// The longest context that can be asked for, in tokens.
 const MAX_CONTEXT: f64 = 1_048_576.0;
@@ -248,7 +248,8 @@ fn LoadSettings() -> impl IntoView {
         screen.edit(|preferences| preferences.load.keep_unused_secs = secs);
         Ok(())
     };
-    let kv = move || screen.read(Part::Preferences, |state| kv_name(state.preferences.load.kv));
+    let kv = move || screen.read(Part::Preferences, |state| state.preferences.load.kv.name());
+    let precision = move || screen.read(Part::Preferences, |state| state.preferences.load.precision.name());
     let quantize =
         move || screen.read(Part::Preferences, |state| quantize_name(state.preferences.load.quantize));
     view! {
@@ -270,14 +271,38 @@ fn LoadSettings() -> impl IntoView {
                     aria-describedby="kv-about"
                     prop:value=kv
                     on:change:target=move |event| {
-                        let kv = if event.target().value() == "f32" { KvType::F32 } else { KvType::F16 };
+                        let value = event.target().value();
+                        let chosen = KvType::NAMED.into_iter().find(|(name, _)| *name == value);
+                        let kv = chosen.map_or_else(KvType::default, |(_, kv)| kv);
                         screen.edit(|preferences| preferences.load.kv = kv);
                     }
                 >
                     <option value="f16">"f16"</option>
                     <option value="f32">"f32"</option>
+                    <option value="q8">"q8"</option>
                 </select>
-                <p id="kv-about" class="about">"f16 takes half the memory, f32 is a little more exact."</p>
+                <p id="kv-about" class="about">"f16 takes half the memory of f32, q8 a quarter; each is a little less exact."</p>
+            </div>
+            <div class="field number">
+                <label for="precision">"Arithmetic"</label>
+                <select
+                    id="precision"
+                    aria-describedby="precision-about"
+                    prop:value=precision
+                    on:change:target=move |event| {
+                        let value = event.target().value();
+                        let all = [Precision::Auto, Precision::Exact, Precision::Fast];
+                        let chosen = all.into_iter().find(|choice| choice.name() == value);
+                        screen.edit(|preferences| preferences.load.precision = chosen.unwrap_or_default());
+                    }
+                >
+                    <option value="auto">"auto"</option>
+                    <option value="exact">"exact"</option>
+                    <option value="fast">"fast"</option>
+                </select>
+                <p id="precision-about" class="about">
+                    "Fast rounds activations to 8 bits: a little less exact. Auto is fast where the processor imitates a GPU."
+                </p>
             </div>
             <div class="field number">
                 <label for="quantize">"Weights"</label>
@@ -318,12 +343,5 @@ fn quantize_name(quantize: Quantize) -> &'static str {
         Quantize::None => "none",
         Quantize::Q8 => "q8_0",
         Quantize::Q4 => "q4_0",
-    }
-}
-
-fn kv_name(kv: KvType) -> &'static str {
-    match kv {
-        KvType::F16 => "f16",
-        KvType::F32 => "f32",
     }
 }

@@ -6,13 +6,14 @@
 
 use std::mem;
 
-use self::models::Expected;
 pub(crate) use self::{
     answer::Answering,
+    bench::Choices,
     chats::{Deleted, OpenChat, Save},
     models::{InUse, Loaded, Loading},
     notices::Notice,
 };
+use self::{bench::Benchmark, models::Expected};
 use super::{
     catalogue::Offer,
     chat::Listed,
@@ -23,6 +24,7 @@ use super::{
 use crate::protocol::{BUILD, Event, Request, Status, VERSION};
 
 mod answer;
+mod bench;
 mod chats;
 mod models;
 mod notices;
@@ -59,6 +61,8 @@ pub(crate) enum Part {
     Chat,
     /// The list of chats.
     Chats,
+    /// The benchmark: what is chosen, how far it is, what came of it.
+    Benchmark,
 }
 
 /// Whether there is an engine to talk to.
@@ -95,6 +99,7 @@ pub(crate) struct State {
     pub(crate) live: Option<Status>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) preferences: Preferences,
+    pub(crate) benchmark: Benchmark,
     pub(crate) chat: OpenChat,
     /// All chats that are kept, the newest first.
     pub(crate) chats: Vec<Listed>,
@@ -142,6 +147,7 @@ impl State {
     /// The engine is gone for good: what it was doing has failed, and its model with it. The answer is cancelled, so that
     /// another engine does not take it up.
     pub(crate) fn lose_engine(&mut self, sentence: String) -> Option<Request> {
+        self.interrupt_bench();
         let request = self.answering.map(|answering| answering.request);
         let is_news = self.engine != Engine::Lost;
         self.set_engine(Engine::Lost);
@@ -163,6 +169,7 @@ impl State {
     /// The engine died at `now_ms` and the client is starting another one, which loads the model again and goes on with
     /// the answer.
     pub(crate) fn interrupt(&mut self, now_ms: f64) {
+        self.interrupt_bench();
         self.hear_sign(now_ms);
         self.set_engine(Engine::Recovering);
         self.live = None;
@@ -182,12 +189,13 @@ impl State {
     /// Takes in what the engine says at `now_ms`.
     pub(crate) fn apply(&mut self, event: Event, now_ms: f64) {
         self.hear_sign(now_ms);
+        self.hear_bench(&event, now_ms);
         match event {
             Event::Welcome { version, build, .. } => self.welcome(version, &build),
             Event::Loading { stage, done_bytes, total_bytes } => {
                 self.report(stage, done_bytes, total_bytes, now_ms);
             }
-            Event::Ready { model, source, options: _ } => self.ready(model, source),
+            Event::Ready { model, source, options } => self.ready(model, source, options),
             Event::LoadFailed { error, unloaded } => self.load_failed(error, unloaded),
             Event::InUse { models } => self.ask_for_room(models),
             Event::Unloaded { reason } => self.unloaded(reason),
@@ -230,6 +238,7 @@ impl State {
             // The page asks for none of these; a developer's request does, and hears of it elsewhere. The client itself
             // greets again.
             Event::PromptLogprobs { .. }
+            | Event::OpTimes { .. }
             | Event::Tokenized { .. }
             | Event::Status { request: Some(_), .. }
             | Event::Unacquainted => {}

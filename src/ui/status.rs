@@ -87,7 +87,7 @@ fn place(info: &ModelInfo) -> String {
         DeviceKind::Cpu => "processor",
     };
     let (n_tokens, n_bytes) = (words::count(info.kv_tokens.into()), words::bytes(info.kv_bytes));
-    format!("{} ({kind}) · KV {n_tokens} tokens, {n_bytes}", info.device_name)
+    format!("{} ({kind}, {}) · KV {n_tokens} tokens, {n_bytes}", info.device_name, info.precision.name())
 }
 
 fn warning(info: &ModelInfo) -> Option<&'static str> {

@@ -130,11 +130,7 @@ fn bad_prompts_are_refused() {
             &["--prompt", "a", "--device", "cpu"],
             "the device cpu is not available in this build yet",
         ),
-        (
-            "generate",
-            &["--prompt", "a", "--precision", "fast"],
-            "the precision fast is not available in this build yet",
-        ),
+        ("generate", &["--prompt", "a", "--precision", "half"], "--precision must be"),
         ("generate", &["--prompt", "a", "--adapter-name", "no such GPU"], "has \"no such GPU\" in its name"),
         ("generate", &["--messages", &file("messages.json")], "the model has no chat template"),
         ("generate", &["--messages", &file("nothing.json")], "cannot read"),

@@ -4,7 +4,9 @@
 
 mod bad_input;
 mod batch;
+mod bench;
 mod export;
+mod floor;
 #[path = "../support/gguf_writer.rs"]
 mod gguf_writer;
 
@@ -322,65 +324,6 @@ fn a_score_is_the_mean_of_the_prompts_logprobs() {
     assert_eq!(found["tokens"], ids(&prompt["ids"]).len());
     assert!((found["mean_nll"].as_f64().unwrap() - mean_nll).abs() < 1e-6, "{found} {mean_nll}");
     assert!((found["perplexity"].as_f64().unwrap().ln() - mean_nll).abs() < 1e-6);
-}
-
-#[test]
-fn bench_measures_each_number_of_sequences() {
-    let options = ["--prompt-tokens", "40", "--max-tokens", "24", "--sequences", "8,1", "--runs", "2"];
-    let found = json_of("bench", "tiny.gguf", &options);
-    assert_eq!(keys(&found), ["device", "results"]);
-    let results = found["results"].as_array().unwrap();
-    assert_eq!(
-        results.iter().map(|result| result["sequences"].as_u64().unwrap()).collect::<Vec<_>>(),
-        [8, 1]
-    );
-    let decode = |i: usize| results[i]["decode_tokens_per_sec"].as_f64().unwrap();
-    assert!((results[0]["speedup"].as_f64().unwrap() - decode(0) / decode(1)).abs() < 1e-2, "{found}");
-    assert_eq!(results[1]["speedup"], 1.0);
-    for result in results {
-        let rates = ["prefill_tokens_per_sec", "decode_tokens_per_sec", "speedup", "total_tokens_per_sec"];
-        let times = ["cached_tokens", "token_ms", "first_token_ms"];
-        assert_eq!(keys(result), [&["sequences"], &rates[..], &times].concat());
-        assert_eq!(result["cached_tokens"], 0, "no prompt begins like another");
-        let rate = |name: &str| result[name].as_f64().unwrap();
-        assert!(rates.iter().all(|name| rate(name) > 0.0), "{result}");
-        for times in ["token_ms", "first_token_ms"] {
-            assert_eq!(keys(&result[times]), ["mean", "p50", "p95", "p99"]);
-            let [p50, p95, p99] = ["p50", "p95", "p99"].map(|p| result[times][p].as_f64().unwrap());
-            assert!(0.0 < p50 && p50 <= p95 && p95 <= p99, "{result}");
-        }
-    }
-    let alone = json_of("bench", "tiny.gguf", &["--sequences", "2", "--runs", "1"]);
-    assert_eq!(alone["results"][0]["speedup"], Value::Null, "one sequence was not measured");
-    let text = run(&["bench", "--model", &file("tiny.gguf"), "--sequences", "1", "--runs", "1"]);
-    assert!(text.code == Some(0) && text.stdout.contains("  1.00  "), "{}", text.stdout);
-}
-
-/// Answers of any length modulo a block: the chat's blocks that are whole are found, the rest is prefilled.
-#[test]
-fn a_later_turn_prefills_its_new_tokens_and_less_than_a_block() {
-    for prompt_tokens in [200, 212, 213] {
-        let (prompt, max_tokens) = (prompt_tokens.to_string(), 12);
-        let options = ["--turns", "3", "--prompt-tokens", &prompt, "--max-tokens", "12", "--runs", "2"];
-        let found = json_of("bench", "tiny.gguf", &options);
-        assert_eq!(keys(&found), ["device", "turns"]);
-        let turns = found["turns"].as_array().unwrap();
-        assert_eq!(turns.len(), 3);
-        let mut n_read = 0;
-        for (i, turn) in turns.iter().enumerate() {
-            let count = |name: &str| turn[name].as_u64().unwrap();
-            let prompt = prompt_tokens + i as u64 * (max_tokens + 24);
-            assert_eq!((count("turn"), count("prompt_tokens")), (i as u64 + 1, prompt));
-            assert_eq!(count("new_tokens"), prompt - n_read, "{turn}");
-            assert_eq!(count("cached_tokens"), n_read / 32 * 32, "{turn}");
-            assert_eq!(count("prefilled_tokens"), prompt - count("cached_tokens"), "{turn}");
-            assert!(count("prefilled_tokens") < count("new_tokens") + 32, "{turn}");
-            assert!(turn["first_token_ms"]["p50"].as_f64().unwrap() > 0.0);
-            n_read = prompt + max_tokens - 1;
-        }
-    }
-    let text = run(&["bench", "--model", &file("tiny.gguf"), "--turns", "2", "--prompt-tokens", "100"]);
-    assert!(text.code == Some(0) && text.stdout.lines().count() == 4, "{}{}", text.stdout, text.stderr);
 }
 
 #[test]

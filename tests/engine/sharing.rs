@@ -171,3 +171,23 @@ fn a_preempted_sequence_goes_on_from_what_is_left_of_it() {
         assert_eq!(world.answers[id].tokens, alone(&config, request).tokens);
     }
 }
+
+/// Who does without what is cached computes all of its prompt, and gets the same tokens.
+#[test]
+fn a_prefix_is_not_reused_by_who_does_not_want_it() {
+    let config = config(80, 400);
+    let mut world = World::new(config.clone());
+    let wants = |reuse_prefix| SequenceRequest {
+        params: SamplingParams { reuse_prefix, ..greedy(5) },
+        ..request(100, greedy(5))
+    };
+    let first = world.add(wants(true));
+    let beside = world.add(wants(false));
+    world.finish(BUDGET);
+    let (later, again) = (world.add(wants(false)), world.add(wants(true)));
+    world.finish(BUDGET);
+    let cached = [first, beside, later, again].map(|id| world.answers[&id].cached);
+    assert_eq!(cached, [Some(0), Some(0), Some(0), Some(96)]);
+    let tokens = alone(&config, &wants(true)).tokens;
+    assert!([first, beside, later, again].iter().all(|id| world.answers[id].tokens == tokens));
+}

@@ -1,6 +1,6 @@
 //! The GPU is lost, during a load, a prompt and an answer, and the answers are those of an undisturbed engine.
 
-use pagelm::protocol::{Event, Fault, GenerateOptions, IfFull, KvType, LoadOptions, Request};
+use pagelm::protocol::{Event, Fault, GenerateOptions, IfFull, KvType, LoadOptions, Precision, Request};
 
 use crate::world::{Output, World, greedy, sample_on_device};
 
@@ -8,7 +8,7 @@ const FAULTS: [Fault; 2] = [Fault::DestroyDevice, Fault::LoseDevice];
 
 /// Exact keys and values: what is computed again is the same but for its last bits.
 fn exact() -> LoadOptions {
-    LoadOptions { kv: KvType::F32, ..LoadOptions::default() }
+    LoadOptions { kv: KvType::F32, precision: Precision::Exact, ..LoadOptions::default() }
 }
 
 fn sampled(max_tokens: u32) -> GenerateOptions {

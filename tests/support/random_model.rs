@@ -4,8 +4,8 @@
 use pagelm::format::block::BlockType;
 use pagelm::gpu::model::GpuModel;
 use pagelm::plan::{
-    Activation, Cache, KvType, Matrix, MatrixId, MatrixPart, Nonlinearity, Norm, NormKind, Op, Plan, Rotary,
-    RotaryPairs, Rotation, Sizes, Vector, VectorId, VectorPart,
+    Activation, Cache, KvType, Matrix, MatrixId, MatrixPart, Nonlinearity, Norm, NormKind, Op, Plan,
+    Precision, Rotary, RotaryPairs, Rotation, Sizes, Vector, VectorId, VectorPart,
 };
 
 use crate::gguf_writer::f16_from_f32;
@@ -109,6 +109,7 @@ impl RandomModel {
                 magnitude: style.magnitude,
             }],
             kv: shape.kv,
+            precision: Precision::Exact,
             caches: vec![Cache { window: style.window }],
             layer_caches: vec![0],
             matrices: Vec::new(),

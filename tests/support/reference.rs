@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use pagelm::format::block::BlockType;
 use pagelm::plan::batch::{BLOCK_TOKENS, Batch, Token};
 use pagelm::plan::{
-    Activation, KvType, MatrixId, Nonlinearity, Norm, NormKind, Op, Plan, RotaryPairs, Rotation, VectorId,
+    Activation, KvType, MatrixId, Nonlinearity, Norm, NormKind, Op, Plan, Precision, RotaryPairs, Rotation,
+    VectorId,
 };
 
 use crate::gguf_writer::{f16_from_f32, f32_from_f16};
@@ -126,9 +127,7 @@ impl Reference {
                 let gated = |hidden: &Vec<f64>| {
                     let x = self.norm(norm, hidden);
                     let both = weights.iter().flat_map(|id| self.matvec(*id, &x)).collect();
-                    let both = self.with_bias(both, *bias);
-                    let (gate, up) = both.split_at(both.len() / 2);
-                    gate.iter().zip(up).map(|(g, u)| apply(*nonlinearity, *g) * u).collect()
+                    gate(self.with_bias(both, *bias), *nonlinearity)
                 };
                 a.mlp = a.hidden.iter().map(gated).collect();
             }
@@ -172,12 +171,11 @@ impl Reference {
                 rotate(values, &rotary.frequencies, magnitude, batch.positions[row], rotation.pairs);
             }
         }
-        let round = |v: &f64| match self.plan.kv {
-            KvType::F32 => *v,
-            KvType::F16 => f64::from(f32_from_f16(f16_from_f32(*v as f32))),
+        let cached = |heads: &[f64]| -> Vec<f64> {
+            heads.chunks(sizes.head_dim).flat_map(|head| cached_head(head, self.plan.kv)).collect()
         };
-        let keys = all[n_query..n_query + n_kv].iter().map(round).collect();
-        let values = all[n_query + n_kv..].iter().map(round).collect();
+        let keys = cached(&all[n_query..n_query + n_kv]);
+        let values = cached(&all[n_query + n_kv..]);
         let slot = batch.slot(row, self.plan.layer_caches[layer]);
         self.cache.insert((layer, slot), [keys, values]);
         all.truncate(n_query);
@@ -221,7 +219,12 @@ impl Reference {
         attended
     }
 
-    fn norm(&self, norm: &Norm, x: &[f64]) -> Vec<f64> {
+    /// What a gated MLP without a bias makes of activations that are packed already.
+    pub fn gated_of_packed(&self, weights: MatrixId, nonlinearity: Nonlinearity, x: &[f64]) -> Vec<f64> {
+        gate(self.dots(weights, x), nonlinearity)
+    }
+
+    pub fn norm(&self, norm: &Norm, x: &[f64]) -> Vec<f64> {
         let mean = match norm.kind {
             NormKind::RootMeanSquare => 0.0,
             NormKind::Layer => x.iter().sum::<f64>() / x.len() as f64,
@@ -243,6 +246,15 @@ impl Reference {
     }
 
     fn matvec(&self, id: MatrixId, x: &[f64]) -> Vec<f64> {
+        let is_float =
+            matches!(self.plan.matrices[id.0].block_type, BlockType::F32 | BlockType::F16 | BlockType::BF16);
+        if self.plan.precision == Precision::Exact || is_float {
+            return self.dots(id, x);
+        }
+        self.dots(id, &x.chunks(32).flat_map(in_8_bits).collect::<Vec<f64>>())
+    }
+
+    fn dots(&self, id: MatrixId, x: &[f64]) -> Vec<f64> {
         let dot = |row| self.row(id, row).iter().zip(x).map(|(w, v)| f64::from(*w) * v).sum();
         (0..self.plan.matrices[id.0].n_rows()).map(dot).collect()
     }
@@ -255,6 +267,18 @@ impl Reference {
 
 fn known(token: Token) -> usize {
     token.known().expect("a reference computes what the host knows") as usize
+}
+
+/// What `fast` keeps of 32 activations: whole multiples of the largest one's 127th part.
+fn in_8_bits(block: &[f64]) -> Vec<f64> {
+    let largest = block.iter().fold(0f64, |m, v| m.max(v.abs()));
+    let d = largest / 127.0;
+    block.iter().map(|v| if d == 0.0 { 0.0 } else { (v / d).round_ties_even() * d }).collect()
+}
+
+fn gate(both: Vec<f64>, nonlinearity: Nonlinearity) -> Vec<f64> {
+    let (gate, up) = both.split_at(both.len() / 2);
+    gate.iter().zip(up).map(|(g, u)| apply(nonlinearity, *g) * u).collect()
 }
 
 fn add(sum: &mut [f64], values: &[f64]) {
@@ -277,6 +301,18 @@ fn apply(nonlinearity: Nonlinearity, x: f64) -> f64 {
 }
 
 /// Turns the pairs of a head by position · frequency, the angle in f32 as everywhere.
+/// A head's keys or values as the cache gives them back.
+fn cached_head(head: &[f64], kv: KvType) -> Vec<f64> {
+    let greatest = head.iter().fold(0f64, |m, v| m.max(v.abs()));
+    let scale = if greatest == 0.0 { 1.0 } else { greatest / 127.0 };
+    let round = |v: &f64| match kv {
+        KvType::F32 => *v,
+        KvType::F16 => f64::from(f32_from_f16(f16_from_f32(*v as f32))),
+        KvType::Q8 => (v / scale).round() * scale,
+    };
+    head.iter().map(round).collect()
+}
+
 fn rotate(head: &mut [f64], frequencies: &[f32], magnitude: f64, position: u32, pairs: RotaryPairs) {
     let half = head.len() / 2;
     for (i, frequency) in frequencies.iter().enumerate() {

@@ -17,7 +17,9 @@ cargo xtask serve [--port N] [--release] the same, then serve it on http://127.0
 cargo xtask test  [--only STAGE,…] [FILTER…]
                                         set up what tests need, run them all, or those whose name contains a FILTER
 cargo xtask test --list                 name the stages
-cargo xtask bench                       measure the built page in Chromium";
+cargo xtask bench [OPTION…]             measure the built page in Chromium; options and JSON are those of `pagelm bench`
+cargo xtask bench reload                measure its first token after a reload, with the model in the browser's cache
+cargo xtask speed                       write README's speeds from tests/speed/*.json";
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1).collect()) {
@@ -47,9 +49,10 @@ fn run(arguments: Vec<String>) -> Result<ExitCode> {
         }
         "serve" => serve::serve(&mut context, &serve::Options::parse(rest)?)?,
         "test" => return stages::run(&mut context, &stages::Options::parse(rest)?),
-        "bench" => {
+        "bench" => stages::bench(&mut context, rest)?,
+        "speed" => {
             refuse_arguments(rest)?;
-            stages::bench(&mut context)?;
+            stages::speed(&context)?;
         }
         "help" | "--help" | "-h" => println!("{HELP}"),
         other => return Err(format!("there is no command `{other}`\n{HELP}")),

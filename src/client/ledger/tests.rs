@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::protocol::{
-    AttachedFile, DeviceKind, FinishReason, GenerateOptions, ModelInfo, Prompt, Status, Usage,
+    AttachedFile, DeviceKind, FinishReason, GenerateOptions, ModelInfo, Precision, Prompt, Status, Usage,
 };
 
 mod toy;
@@ -28,7 +28,9 @@ fn ready(name: &str) -> Event {
         kv_bytes: 1,
         kv_note: None,
         device_name: String::new(),
+        device_backend: "webgpu".into(),
         device_kind: DeviceKind::Software,
+        precision: Precision::Exact,
         n_layers: 1,
         vocab_size: 8,
         has_chat_template: false,

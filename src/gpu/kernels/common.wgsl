@@ -1,9 +1,10 @@
-// Bindings and row arithmetic that every kernel shares. Offsets into activations and tables count f32 values.
+// Bindings and row arithmetic that every kernel shares. Offsets into activations and tables count f32 values. `Input` is
+// vec4<f32>, or vec4<u32> where activations are packed bytes; `Output` is f32 or u32.
 
 @group(0) @binding(0) var<storage, read> batch: array<u32>;         // header (16), then the arrays it points to
-@group(0) @binding(1) var<storage, read> tables: array<f32>;        // norms and biases, then rotary (positions, head_dim / 2, cos sin)
-@group(0) @binding(2) var<storage, read> inputs: array<vec4<f32>>;  // activations read, region by region: (rows, width)
-@group(0) @binding(3) var<storage, read_write> outputs: array<f32>; // activations written: (rows, width)
+@group(0) @binding(1) var<storage, read> tables: array<vec4<f32>>;  // norms and biases, then rotary (positions, head_dim / 2, cos sin)
+@group(0) @binding(2) var<storage, read> inputs: array<Input>;      // activations read, region by region: (rows, width)
+@group(0) @binding(3) var<storage, read_write> outputs: array<Output>; // activations written: (rows, width)
 @group(0) @binding(4) var<storage, read> quants: array<vec4<u32>>;  // a matrix, or some rows of it: (rows, blocks of 32, words)
 @group(0) @binding(5) var<storage, read> scales: array<u32>;        // its scales where they lie apart: (rows, blocks of 32)
 @group(0) @binding(6) var<storage, read_write> kv: array<u32>;      // a layer's cache: (blocks, K V, 32 slots, kv heads, head_dim);
@@ -24,18 +25,22 @@ struct Constants {
     n_kv_heads: u32,
     cache: u32,          // which of the plan's caches: whose slots and block tables
     window: u32,         // a position sees so many positions; 0: all before it
-    value: f32,          // epsilon, attention scale or embedding scale
+    value: f32,          // a norm's epsilon, attention scale or embedding scale
     softcap: f32,        // values become softcap · tanh(value / softcap); 0: they do not
     nonlinearity: u32,   // NO_FUNCTION, SILU or GELU_TANH
     adds: u32,           // 1: to what is there
-    weight: u32,         // tables: a norm's weight, in `rotate` that of queries
+    weight: u32,         // tables: a norm's weight, also where a projection does it; in `rotate` that of queries
     key_weight: u32,     // tables: in `rotate` the weight of keys
     bias: u32,           // tables: a norm's or a projection's bias, or NONE
     rotary: u32,         // tables: (positions, head_dim / 2, cos sin), or NONE
     split_half: u32,     // 1: rotary pairs are (i, i + head_dim / 2); 0: (2i, 2i + 1)
     is_layer_norm: u32,  // 1: the mean is taken out first
+    norm_bias: u32,      // tables: the bias of a norm done by a projection, or NONE
+    n_ranges: u32,       // ranges of positions that a workgroup of split attention takes one after the other
+    plain: u32,          // outputs: where a norm that quantizes keeps its f32 values too, (rows, width), or NONE
     unused_0: u32,
     unused_1: u32,
+    unused_2: u32,
 }
 
 const DECODE: u32 = 0u;
@@ -62,6 +67,9 @@ fn slot_of(row: u32) -> u32 { return batch[batch[6] + constants.cache * batch[9]
 fn block_table_of(row: u32) -> u32 { return batch[batch[7] + constants.cache * batch[9] + row]; }
 fn logit_row(i: u32) -> u32 { return batch[batch[8] + i]; }
 
+// First row and number of rows of a tile of `attend_tiled`.
+fn attention_tile(i: u32) -> vec2<u32> { return vec2<u32>(batch[batch[12] + 2u * i], batch[batch[12] + 2u * i + 1u]); }
+
 // Rows of the kind this dispatch computes.
 fn n_kind_rows() -> u32 {
     if (constants.rows == DECODE) { return n_decode(); }
@@ -77,7 +85,7 @@ fn first_kind_row() -> u32 {
 // Adds a projection's bias, where it has one.
 fn with_bias(value: f32, output: u32) -> f32 {
     if (constants.bias == NONE) { return value; }
-    return value + tables[constants.bias + output];
+    return value + table1(constants.bias + output);
 }
 
 // Clamped, since some implementations of tanh overflow where it has long been 1.
@@ -88,7 +96,12 @@ fn capped(x: f32) -> f32 {
     return constants.softcap * tanh_clamped(x / constants.softcap);
 }
 
-fn load4(i: u32) -> vec4<f32> { return inputs[i / 4u]; }
+fn load4(i: u32) -> vec4<f32> { return bitcast<vec4<f32>>(inputs[i / 4u]); }
+
+fn table1(i: u32) -> f32 { return tables[i / 4u][i % 4u]; }
+
+// From a multiple of 4 on, as vectors start.
+fn table4(i: u32) -> vec4<f32> { return tables[i / 4u]; }
 
 // Exact for every finite f16, subnormals too, which unpack2x16float may flush to zero.
 fn f32_from_f16(bits: u32) -> f32 {

@@ -1,4 +1,5 @@
-// hidden = the token's row of the embedding, or plus that of the position; one invocation decodes a block of 32 values.
+// hidden = the token's row of the embedding, and that of the position where it is bound too, or plus the latter alone; one
+// invocation decodes a block of 32 values.
 
 @compute @workgroup_size(WORKGROUP)
 fn embed(@builtin(global_invocation_id) id: vec3<u32>) {
@@ -12,10 +13,11 @@ fn embed(@builtin(global_invocation_id) id: vec3<u32>) {
     let words = block_words(source);
     let scale = block_scale(source);
     let y = constants.y + row * constants.y_stride + block * 32u;
+    let position = (position_of(row) * constants.n_blocks + block) * 32u;
     for (var j = 0u; j < 4u; j++) {
         let values = decode8(words, scale, j);
-        store4(y + 4u * j, values.lo * constants.value);
-        store4(y + 16u + 4u * j, values.hi * constants.value);
+        store4(y + 4u * j, with_position(values.lo * constants.value, position + 4u * j));
+        store4(y + 16u + 4u * j, with_position(values.hi * constants.value, position + 16u + 4u * j));
     }
 }
 

@@ -10,14 +10,9 @@ fn matmul_serial(@builtin(global_invocation_id) id: vec3<u32>) {
     var sums: Sums;
     for (var i = 0u; i < constants.n_blocks; i++) {
         accumulate_block(&sums, weights, i, x);
-        x += 32u;
+        x += GROUP_WORDS;
     }
     finish(sums, first_kind_row() + first, p);
-}
-
-// sum + w · x, column by column.
-fn add4(sum: f32, w: vec4<f32>, x: vec4<f32>) -> f32 {
-    return fma(w.w, x.w, fma(w.z, x.z, fma(w.y, x.y, fma(w.x, x.x, sum))));
 }
 
 // The last invocation may have fewer pairs.

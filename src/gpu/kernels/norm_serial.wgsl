@@ -20,8 +20,5 @@ fn norm_serial(@builtin(global_invocation_id) id: vec3<u32>) {
     }
     let variance = ((squares.x + squares.y) + (squares.z + squares.w)) / f32(width);
     let inverse = 1.0 / sqrt(variance + constants.value);
-    let y = constants.y + (first_kind_row() + i) * constants.y_stride;
-    for (var k = chunk * 32u; k < chunk * 32u + 32u; k += 4u) {
-        emit4(y, k, (load4(x + k) - mean) * inverse);
-    }
+    emit_block(i, chunk, x, mean, inverse);
 }

@@ -1,6 +1,13 @@
 // What both variants of `rotate` share: (rows, q k v heads, head_dim) become normed and rotated queries, and keys and
 // values in the cache, each pair adjacent as in emit_qkv.
 
+// A head of q, k or v, by its place among all of them.
+struct Head {
+    row: u32,
+    head: u32,
+    x: u32,   // where its values start
+}
+
 // Which two values of a head make its i-th pair.
 fn pair_at(i: u32, is_value: bool) -> vec2<u32> {
     if (constants.split_half == 1u && !is_value) { return vec2<u32>(i, i + HALF); }
@@ -9,23 +16,31 @@ fn pair_at(i: u32, is_value: bool) -> vec2<u32> {
 
 fn load1(i: u32) -> f32 { return inputs[i / 4u][i % 4u]; }
 
-// The i-th pair of a head whose values start at x; `inverse` is 1 / its root mean square.
-fn emit_pair(row: u32, head: u32, x: u32, i: u32, inverse: f32) {
-    let is_value = head >= constants.n_heads + constants.n_kv_heads;
+// The i-th pair as it is used: of q and k normed, where they are, and rotated. `inverse` is 1 / the values' root mean
+// square; it is no part of the head, since what barriers depend on must be the same for all invocations by its type alone.
+fn head_pair(head: Head, inverse: f32, i: u32) -> vec2<f32> {
+    let is_value = head.head >= constants.n_heads + constants.n_kv_heads;
     let at = pair_at(i, is_value);
-    var pair = vec2<f32>(load1(x + at.x), load1(x + at.y));
-    if (is_value) {
-        write_pair(row, 1u, head - constants.n_heads - constants.n_kv_heads, i, pair.x, pair.y);
+    var pair = vec2<f32>(load1(head.x + at.x), load1(head.x + at.y));
+    if (is_value) { return pair; }
+    if (constants.weight != NONE) {
+        let weight = select(constants.weight, constants.key_weight, head.head >= constants.n_heads);
+        pair = pair * inverse * vec2<f32>(table1(weight + at.x), table1(weight + at.y));
+    }
+    return rotate_pair(head.row, i, pair);
+}
+
+// Queries are outputs, keys and values go to the cache; the invocation has every `step`-th part from `first` on.
+fn emit_head(head: Head, inverse: f32, first: u32, step: u32) {
+    if (head.head >= constants.n_heads) {
+        let kv_head = head.head - constants.n_heads;
+        cache_head(head, inverse, kv_head / constants.n_kv_heads, kv_head % constants.n_kv_heads, first, step);
         return;
     }
-    let weight = select(constants.weight, constants.key_weight, head >= constants.n_heads);
-    pair = pair * inverse * vec2<f32>(tables[weight + at.x], tables[weight + at.y]);
-    let rotated = rotate_pair(row, i, pair);
-    if (head >= constants.n_heads) {
-        write_pair(row, 0u, head - constants.n_heads, i, rotated.x, rotated.y);
-        return;
+    let y = constants.y + head.row * constants.y_stride + head.head * HEAD_DIM;
+    for (var i = first; i < HALF; i += step) {
+        let pair = head_pair(head, inverse, i);
+        outputs[y + 2u * i] = pair.x;
+        outputs[y + 2u * i + 1u] = pair.y;
     }
-    let y = constants.y + row * constants.y_stride + head * HEAD_DIM + 2u * i;
-    outputs[y] = rotated.x;
-    outputs[y + 1u] = rotated.y;
 }

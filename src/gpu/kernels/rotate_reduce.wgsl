@@ -21,5 +21,17 @@ fn rotate_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocat
     }
     workgroupBarrier();
     let inverse = 1.0 / sqrt(partial[0] / f32(HEAD_DIM) + constants.value);
-    for (var pair = lane; pair < HALF; pair += WORKGROUP) { emit_pair(row, head, x, pair, inverse); }
+    emit_head(Head(row, head, x), inverse, lane, WORKGROUP);
+}
+
+// The greatest of all invocations'.
+fn greatest_of_head(own: f32, lane: u32) -> f32 {
+    workgroupBarrier();
+    partial[lane] = own;
+    for (var step = WORKGROUP / 2u; step > 0u; step /= 2u) {
+        workgroupBarrier();
+        if (lane < step) { partial[lane] = max(partial[lane], partial[lane + step]); }
+    }
+    workgroupBarrier();
+    return partial[0];
 }

@@ -2,24 +2,30 @@
 //!
 //! Invariant: the dispatches of an operation depend on nothing but the operation, so a step can be counted from its plan.
 
-use super::{Constants, Dispatch, Grid, NONE, Rows};
-use crate::gpu::layout::{Buffer, Layout, Region, Segment};
-use crate::gpu::shader::{Emit, ShaderKey, Variant};
+use super::{Constants, Dispatch, Grid, NONE, Rows, Target};
+use crate::gpu::attend_text::heads_for;
+use crate::gpu::batch_words::attention_tile_rows;
+use crate::gpu::layout::{self, Buffer, Layout, Region, Segment};
+use crate::gpu::packed::GROUP_WORDS;
+use crate::gpu::shader::{Emit, Matvec, POSITION_TYPES, ShaderKey, TileSize, Variant};
+use crate::gpu::weights::GROUP;
 use crate::plan::{
     Activation, MatrixId, Nonlinearity, Norm, NormKind, Op, Plan, RotaryPairs, Rotation, VectorId,
 };
 
-struct Lowering<'a> {
-    plan: &'a Plan,
-    layout: &'a Layout,
-    variant: Variant,
-    segments: &'a [Vec<Segment>],
-    dispatches: Vec<Dispatch>,
+pub(super) struct Lowering<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) layout: &'a Layout,
+    pub(super) target: Target,
+    pub(super) segments: &'a [Vec<Segment>],
+    pub(super) dispatches: Vec<Dispatch>,
 }
 
 /// A matmul but for its weights: from where to where, and what is done on the way.
 #[derive(Clone, Copy)]
 struct Projection {
+    /// What it does to the rows first.
+    norm: Option<Norm>,
     emit: Emit,
     from: Region,
     to: Region,
@@ -33,16 +39,28 @@ struct Projection {
 pub(super) fn dispatches(
     plan: &Plan,
     layout: &Layout,
-    variant: Variant,
+    target: Target,
     segments: &[Vec<Segment>],
 ) -> Vec<Dispatch> {
-    let mut lowering = Lowering { plan, layout, variant, segments, dispatches: Vec::new() };
-    for op in &plan.ops {
+    let mut lowering = Lowering { plan, layout, target, segments, dispatches: Vec::new() };
+    let mut ops = plan.ops.iter().peekable();
+    while let Some(op) = ops.next() {
         if matches!(op, Op::Logits { .. }) {
             lowering.op(op, Rows::Logits);
-        } else {
-            lowering.op(op, Rows::Decode);
-            lowering.op(op, Rows::Prefill);
+            continue;
+        }
+        let positions = match (op, ops.peek()) {
+            (Op::Embed { .. }, Some(Op::AddPosition { table })) if lowering.fits_embed(*table) => {
+                ops.next();
+                Some(*table)
+            }
+            _ => None,
+        };
+        for rows in [Rows::Decode, Rows::Prefill] {
+            match op {
+                Op::Embed { table, scale } => lowering.embed(*table, *scale, positions, rows),
+                _ => lowering.op(op, rows),
+            }
         }
     }
     lowering.dispatches
@@ -59,16 +77,15 @@ impl Lowering<'_> {
     fn op(&mut self, op: &Op, rows: Rows) {
         let layout = self.layout;
         match op {
-            Op::Embed { table, scale } => self.embed(*table, *scale, false, rows),
-            Op::AddPosition { table } => self.embed(*table, 1.0, true, rows),
+            Op::Embed { table, scale } => self.embed(*table, *scale, None, rows),
+            Op::AddPosition { table } => self.add_position(*table, rows),
             Op::ProjectQkv { layer, norm, weights, bias, head_norms, rotation } => {
-                self.norm(norm, layout.hidden, layout.normed, false, rows);
-                match head_norms {
-                    None => self.project_qkv(*layer, weights, *bias, *rotation, rows),
-                    Some(norms) => {
-                        self.project_heads(weights, *bias, rows);
-                        self.rotate(*layer, norms, *rotation, rows);
-                    }
+                let normed = self.normed(weights, norm, layout.normed, rows);
+                if layout::takes_whole_heads(self.plan, op) {
+                    self.project_heads(normed, weights, *bias, rows);
+                    self.rotate(*layer, head_norms.as_ref(), *rotation, rows);
+                } else {
+                    self.project_qkv(*layer, normed, weights, *bias, *rotation, rows);
                 }
             }
             Op::Attend { layer, scale, softcap } => self.attend(*layer, *scale, *softcap, rows),
@@ -76,26 +93,26 @@ impl Lowering<'_> {
                 self.project_add(*weights, *bias, *input, post_norm.as_ref(), rows);
             }
             Op::GatedMlp { norm, weights, bias, nonlinearity } => {
-                self.norm(norm, layout.hidden, layout.normed, false, rows);
-                self.gated_mlp(weights, *bias, *nonlinearity, rows);
+                let normed = self.normed(weights, norm, layout.normed, rows);
+                self.gated_mlp(normed, weights, *bias, *nonlinearity, rows);
             }
             Op::Mlp { norm, weights, bias, nonlinearity: function } => {
-                self.norm(norm, layout.hidden, layout.normed, false, rows);
+                let normed = self.normed(&[*weights], norm, layout.normed, rows);
                 let constants =
                     Constants { nonlinearity: nonlinearity(*function), ..self.with_bias(*bias, rows) };
-                self.mlp_half(*weights, Emit::Store, constants, rows);
+                self.mlp_half(normed, *weights, Emit::Store, constants, rows);
             }
             Op::Logits { norm, weights, softcap } => {
-                self.norm(norm, layout.hidden, layout.logits_normed, false, rows);
+                let (from, norm) = self.normed(&[*weights], norm, layout.logits_normed, rows);
                 let constants = Constants { softcap: softcap.unwrap_or(0.0), ..self.constants(rows) };
-                let (from, to, to_stride) = (layout.logits_normed, layout.logits, self.plan.sizes.vocab_size);
-                let emit = Emit::Store;
-                self.matmul(*weights, Projection { emit, from, to, to_stride, layer: None, rows, constants });
+                let (to, to_stride) = (layout.logits, self.plan.sizes.vocab_size);
+                let (emit, layer) = (Emit::Store, None);
+                self.matmul(*weights, Projection { norm, emit, from, to, to_stride, layer, rows, constants });
             }
         }
     }
 
-    fn constants(&self, rows: Rows) -> Constants {
+    pub(super) fn constants(&self, rows: Rows) -> Constants {
         let sizes = &self.plan.sizes;
         Constants {
             rows: rows as u32,
@@ -103,15 +120,16 @@ impl Lowering<'_> {
             n_kv_heads: sizes.n_kv_heads as u32,
             bias: NONE,
             rotary: NONE,
+            norm_bias: NONE,
             ..Constants::default()
         }
     }
 
-    fn with_bias(&self, bias: Option<VectorId>, rows: Rows) -> Constants {
+    pub(super) fn with_bias(&self, bias: Option<VectorId>, rows: Rows) -> Constants {
         Constants { bias: self.vector(bias), ..self.constants(rows) }
     }
 
-    fn vector(&self, id: Option<VectorId>) -> u32 {
+    pub(super) fn vector(&self, id: Option<VectorId>) -> u32 {
         id.map_or(NONE, |id| self.layout.vectors[id.0])
     }
 
@@ -131,9 +149,34 @@ impl Lowering<'_> {
         }
     }
 
-    fn embed(&mut self, table: MatrixId, scale: f32, adds: bool, rows: Rows) {
-        let matrix = &self.plan.matrices[table.0];
-        let n_blocks = (matrix.n_columns / 32) as u32;
+    /// Whether learned positions can be embedded with the tokens.
+    fn fits_embed(&self, positions: MatrixId) -> bool {
+        let is_whole = self.segments[positions.0].len() == 1;
+        is_whole && POSITION_TYPES.contains(&self.plan.matrices[positions.0].block_type)
+    }
+
+    fn embed(&mut self, table: MatrixId, scale: f32, positions: Option<MatrixId>, rows: Rows) {
+        let position_type = positions.map(|id| self.plan.matrices[id.0].block_type);
+        let constants = Constants { value: scale, ..self.constants(rows) };
+        let shader = ShaderKey::Embed(self.plan.matrices[table.0].block_type, position_type);
+        self.look_up(table, positions, shader, constants, rows);
+    }
+
+    fn add_position(&mut self, table: MatrixId, rows: Rows) {
+        let constants = Constants { value: 1.0, adds: 1, ..self.constants(rows) };
+        let shader = ShaderKey::Embed(self.plan.matrices[table.0].block_type, None);
+        self.look_up(table, None, shader, constants, rows);
+    }
+
+    fn look_up(
+        &mut self,
+        table: MatrixId,
+        positions: Option<MatrixId>,
+        shader: ShaderKey,
+        base: Constants,
+        rows: Rows,
+    ) {
+        let n_blocks = (self.plan.matrices[table.0].n_columns / 32) as u32;
         for (i, segment) in self.segments[table.0].iter().enumerate() {
             let constants = Constants {
                 n_blocks,
@@ -141,25 +184,41 @@ impl Lowering<'_> {
                 segment_rows: segment.n_rows() as u32,
                 y: self.layout.hidden.start,
                 y_stride: self.plan.sizes.width as u32,
-                value: scale,
-                adds: u32::from(adds),
-                ..self.constants(rows)
+                ..base
             };
             self.dispatches.push(Dispatch {
-                shader: ShaderKey::Embed(matrix.block_type),
+                shader,
                 rows,
                 constants,
                 inputs: Buffer::Inputs,
                 outputs: Buffer::Hidden,
                 matrix: Some((table, i)),
+                positions,
                 layer: None,
                 grid: Grid::Items { n_items: n_blocks },
             });
         }
     }
 
+    /// Where a projection reads the normed stream, and the norm that it has yet to do itself: where workgroups share work it
+    /// costs a projection of few rows less than a dispatch does.
+    fn normed(
+        &mut self,
+        weights: &[MatrixId],
+        norm: &Norm,
+        to: Region,
+        rows: Rows,
+    ) -> (Region, Option<Norm>) {
+        let any_is_fast = weights.iter().any(|id| self.is_fast(*id));
+        if !any_is_fast && self.target.variant.shares_work() && rows != Rows::Prefill {
+            return (self.layout.hidden, Some(*norm));
+        }
+        self.norm_before(weights, norm, to, rows);
+        (to, None)
+    }
+
     /// Both regions are (rows, width).
-    fn norm(&mut self, norm: &Norm, from: Region, to: Region, adds: bool, rows: Rows) {
+    pub(super) fn norm(&mut self, norm: &Norm, from: Region, to: Region, adds: bool, rows: Rows) {
         let width = self.plan.sizes.width as u32;
         let constants = Constants {
             n_blocks: width / 32,
@@ -174,16 +233,17 @@ impl Lowering<'_> {
             ..self.with_bias(norm.bias, rows)
         };
         self.dispatches.push(Dispatch {
-            shader: ShaderKey::Norm(self.variant),
+            shader: ShaderKey::Norm(self.target.variant),
             rows,
             constants,
             inputs: from.buffer,
             outputs: to.buffer,
             matrix: None,
+            positions: None,
             layer: None,
-            grid: match self.variant {
+            grid: match self.target.variant {
                 Variant::Serial => Grid::Items { n_items: width / 32 },
-                Variant::Workgroup => Grid::Groups { n_items: 1, items: 1, rows: Some(1) },
+                _ => Grid::Groups { n_items: 1, items: 1, rows: 1 },
             },
         });
     }
@@ -191,6 +251,7 @@ impl Lowering<'_> {
     fn project_qkv(
         &mut self,
         layer: usize,
+        (from, norm): (Region, Option<Norm>),
         weights: &[MatrixId],
         bias: Option<VectorId>,
         rotation: Option<Rotation>,
@@ -199,8 +260,9 @@ impl Lowering<'_> {
         let sizes = self.plan.sizes;
         let constants = self.rotated(rotation, self.of_cache(layer, self.with_bias(bias, rows)));
         let projection = Projection {
+            norm,
             emit: Emit::Qkv { kv: self.plan.kv, head_dim: sizes.head_dim as u32 },
-            from: self.layout.normed,
+            from,
             to: self.layout.query,
             to_stride: sizes.n_heads * sizes.head_dim,
             layer: Some(layer),
@@ -211,11 +273,18 @@ impl Lowering<'_> {
     }
 
     /// q, k and v as they come, for `rotate`.
-    fn project_heads(&mut self, weights: &[MatrixId], bias: Option<VectorId>, rows: Rows) {
+    fn project_heads(
+        &mut self,
+        (from, norm): (Region, Option<Norm>),
+        weights: &[MatrixId],
+        bias: Option<VectorId>,
+        rows: Rows,
+    ) {
         let constants = self.with_bias(bias, rows);
         let projection = Projection {
+            norm,
             emit: Emit::Store,
-            from: self.layout.normed,
+            from,
             to: self.layout.projected,
             to_stride: self.qkv_width(),
             layer: None,
@@ -238,41 +307,43 @@ impl Lowering<'_> {
         }
     }
 
-    fn rotate(&mut self, layer: usize, norms: &[Norm; 2], rotation: Option<Rotation>, rows: Rows) {
+    fn rotate(&mut self, layer: usize, norms: Option<&[Norm; 2]>, rotation: Option<Rotation>, rows: Rows) {
         let sizes = self.plan.sizes;
         let constants = Constants {
             x: self.layout.projected.start,
             x_stride: self.qkv_width() as u32,
             y: self.layout.query.start,
             y_stride: (sizes.n_heads * sizes.head_dim) as u32,
-            weight: self.layout.vectors[norms[0].weight.0],
-            key_weight: self.layout.vectors[norms[1].weight.0],
-            value: norms[0].epsilon,
+            weight: self.vector(norms.map(|[query, _]| query.weight)),
+            key_weight: self.vector(norms.map(|[_, key]| key.weight)),
+            value: norms.map_or(0.0, |[query, _]| query.epsilon),
             ..self.rotated(rotation, self.of_cache(layer, self.constants(rows)))
         };
         let n_items = (sizes.n_heads + 2 * sizes.n_kv_heads) as u32;
         self.dispatches.push(Dispatch {
-            shader: ShaderKey::Rotate(self.variant, self.plan.kv, sizes.head_dim as u32),
+            shader: ShaderKey::Rotate(self.target.variant, self.plan.kv, sizes.head_dim as u32),
             rows,
             constants,
             inputs: self.layout.projected.buffer,
             outputs: self.layout.query.buffer,
             matrix: None,
+            positions: None,
             layer: Some(layer),
             grid: self.grid_of_heads(n_items),
         });
     }
 
     fn grid_of_heads(&self, n_items: u32) -> Grid {
-        match self.variant {
+        match self.target.variant {
             Variant::Serial => Grid::Flat { n_items },
-            Variant::Workgroup => Grid::Groups { n_items, items: 1, rows: Some(1) },
+            _ => Grid::Groups { n_items, items: 1, rows: 1 },
         }
     }
 
     fn attend(&mut self, layer: usize, scale: f32, softcap: Option<f32>, rows: Rows) {
         let sizes = self.plan.sizes;
-        let width = (sizes.n_heads * sizes.head_dim) as u32;
+        let (n_heads, head_dim) = (sizes.n_heads as u32, sizes.head_dim as u32);
+        let width = n_heads * head_dim;
         let constants = Constants {
             x: self.layout.query.start,
             x_stride: width,
@@ -282,15 +353,51 @@ impl Lowering<'_> {
             softcap: softcap.unwrap_or(0.0),
             ..self.of_cache(layer, self.constants(rows))
         };
-        self.dispatches.push(Dispatch {
-            shader: ShaderKey::Attend(self.variant, self.plan.kv, sizes.head_dim as u32),
+        let shares_work = self.target.variant.shares_work();
+        let tiled = rows == Rows::Prefill && shares_work && attention_tile_rows(&sizes) > 0;
+        let (shader, grid) = if tiled {
+            let n_kv_heads = sizes.n_kv_heads as u32;
+            (ShaderKey::AttendTiled(self.plan.kv, head_dim), Grid::AttentionTiles { n_kv_heads })
+        } else {
+            let shader = ShaderKey::Attend(self.target.variant, self.plan.kv, head_dim);
+            (shader, self.grid_of_heads(n_heads))
+        };
+        let whole = Dispatch {
+            shader,
             rows,
             constants,
             inputs: self.layout.query.buffer,
             outputs: self.layout.attended.buffer,
             matrix: None,
+            positions: None,
             layer: Some(layer),
-            grid: self.grid_of_heads(sizes.n_heads as u32),
+            grid,
+        };
+        if rows == Rows::Prefill || !shares_work {
+            self.dispatches.push(whole);
+            return;
+        }
+        let spans = self.layout.spans;
+        let spans_stride = n_heads * self.layout.n_spans * (head_dim + 4);
+        let constants = Constants { n_ranges: self.layout.span_ranges, ..constants };
+        let n_sharing = n_heads / sizes.n_kv_heads as u32;
+        let heads = heads_for(n_sharing, head_dim);
+        let n_items = sizes.n_kv_heads as u32 * n_sharing.div_ceil(heads);
+        let window = self.plan.caches[self.plan.layer_caches[layer]].window;
+        self.dispatches.push(Dispatch {
+            shader: ShaderKey::AttendSplit(self.plan.kv, head_dim, heads),
+            constants: Constants { y: spans.start, y_stride: spans_stride, ..constants },
+            outputs: spans.buffer,
+            grid: Grid::Spans { n_items, span: self.layout.span(), window },
+            ..whole.clone()
+        });
+        self.dispatches.push(Dispatch {
+            shader: ShaderKey::AttendMerge(head_dim),
+            constants: Constants { x: spans.start, x_stride: spans_stride, ..constants },
+            inputs: spans.buffer,
+            layer: None,
+            grid: self.grid_of_heads(n_heads),
+            ..whole
         });
     }
 
@@ -306,13 +413,18 @@ impl Lowering<'_> {
             Activation::Attended => self.layout.attended,
             Activation::Mlp => self.layout.mlp,
         };
+        let source = self.source(weights, from);
+        self.pack_before(weights, from, rows);
         let (emit, to) = match post_norm {
             None => (Emit::Add, self.layout.hidden),
-            Some(_) => (Emit::Store, self.added_beside(from)),
+            Some(_) => (Emit::Store, self.added_beside(source)),
         };
         let to_stride = self.plan.sizes.width;
         let constants = self.with_bias(bias, rows);
-        self.matmul(weights, Projection { emit, from, to, to_stride, layer: None, rows, constants });
+        self.matmul(
+            weights,
+            Projection { norm: None, emit, from, to, to_stride, layer: None, rows, constants },
+        );
         if let Some(norm) = post_norm {
             self.norm(norm, to, self.layout.hidden, true, rows);
         }
@@ -327,6 +439,7 @@ impl Lowering<'_> {
     /// gate and up in one dispatch, or where their block types differ in one each.
     fn gated_mlp(
         &mut self,
+        normed: (Region, Option<Norm>),
         weights: &[MatrixId],
         bias: Option<VectorId>,
         function: Nonlinearity,
@@ -334,49 +447,78 @@ impl Lowering<'_> {
     ) {
         let gate = Constants { nonlinearity: nonlinearity(function), ..self.with_bias(bias, rows) };
         match weights {
-            [both] => self.mlp_half(*both, Emit::Gated, gate, rows),
+            [both] => self.mlp_half(normed, *both, Emit::Gated, gate, rows),
             [first, second] => {
-                self.mlp_half(*first, Emit::Store, gate, rows);
+                self.mlp_half(normed, *first, Emit::Store, gate, rows);
                 let width = self.plan.sizes.mlp_width as u32;
                 let bias = bias.map_or(NONE, |id| self.layout.vectors[id.0] + width);
-                self.mlp_half(*second, Emit::Multiply, Constants { bias, ..self.constants(rows) }, rows);
+                self.mlp_half(
+                    normed,
+                    *second,
+                    Emit::Multiply,
+                    Constants { bias, ..self.constants(rows) },
+                    rows,
+                );
             }
             _ => unreachable!("a gated MLP has one matrix or two"),
         }
     }
 
-    fn mlp_half(&mut self, weights: MatrixId, emit: Emit, constants: Constants, rows: Rows) {
-        let (from, to, to_stride) = (self.layout.normed, self.layout.mlp, self.plan.sizes.mlp_width);
-        self.matmul(weights, Projection { emit, from, to, to_stride, layer: None, rows, constants });
+    fn mlp_half(
+        &mut self,
+        (from, norm): (Region, Option<Norm>),
+        weights: MatrixId,
+        emit: Emit,
+        constants: Constants,
+        rows: Rows,
+    ) {
+        let (to, to_stride) = (self.layout.mlp, self.plan.sizes.mlp_width);
+        self.matmul(weights, Projection { norm, emit, from, to, to_stride, layer: None, rows, constants });
     }
 
     /// One dispatch a segment of the matrix.
     fn matmul(&mut self, id: MatrixId, projection: Projection) {
-        let Projection { emit, from, to, to_stride, layer, rows, constants: base } = projection;
+        let Projection { norm, emit, from, to, to_stride, layer, rows, constants } = projection;
         let matrix = &self.plan.matrices[id.0];
-        let tiled = rows == Rows::Prefill && self.variant == Variant::Workgroup;
+        let n_blocks = (matrix.n_columns / GROUP) as u32;
+        let is_fast = self.is_fast(id);
+        let from = self.source(id, from);
+        let x_stride = if is_fast { matrix.n_columns / GROUP * GROUP_WORDS } else { matrix.n_columns };
+        let of_norm = norm.map_or(constants, |norm| Constants {
+            weight: self.layout.vectors[norm.weight.0],
+            norm_bias: self.vector(norm.bias),
+            value: norm.epsilon,
+            ..constants
+        });
         for (i, segment) in self.segments[id.0].iter().enumerate() {
             let n_rows = segment.n_rows() as u32;
-            let n_items = n_rows.div_ceil(2);
+            let n_pairs = n_rows.div_ceil(2);
             let constants = Constants {
-                n_blocks: (matrix.n_columns / 32) as u32,
-                first_output: base.first_output + segment.first_output as u32,
+                n_blocks,
+                first_output: of_norm.first_output + segment.first_output as u32,
                 segment_rows: n_rows,
                 x: from.start,
-                x_stride: matrix.n_columns as u32,
+                x_stride: x_stride as u32,
                 y: to.start,
                 y_stride: to_stride as u32,
-                ..base
+                ..of_norm
             };
-            let (shader, grid) = if tiled {
-                let grid = Grid::Groups { n_items, items: 16, rows: Some(32) };
-                (ShaderKey::MatmulTiled(matrix.block_type, emit), grid)
-            } else {
-                let grid = match self.variant {
-                    Variant::Serial => Grid::Pairs { n_pairs: n_items },
-                    Variant::Workgroup => Grid::Groups { n_items, items: 1, rows: None },
-                };
-                (ShaderKey::Matmul(self.variant, matrix.block_type, 1, emit), grid)
+            let block = matrix.block_type;
+            let (shader, grid) = match self.target.variant {
+                _ if is_fast => self.packed_matmul(block, emit, n_pairs),
+                Variant::Serial => (ShaderKey::Matmul(block, 1, emit), Grid::Pairs { n_pairs }),
+                _ if rows == Rows::Prefill => {
+                    let least_groups = self.target.tuning.least_large_groups;
+                    let grid = Grid::Tiled { n_pairs, least_groups };
+                    (ShaderKey::MatmulTiled(block, emit, TileSize::Small), grid)
+                }
+                variant => {
+                    let cut = self.target.tuning.cut(n_blocks);
+                    let subgroups = variant == Variant::Subgroup;
+                    let norm = norm.map(|norm| norm.kind);
+                    let matvec = Matvec { subgroups, block, tile: 1, emit, norm, cut };
+                    (ShaderKey::Matvec(matvec), Grid::Cut { n_pairs, cut })
+                }
             };
             self.dispatches.push(Dispatch {
                 shader,
@@ -385,6 +527,7 @@ impl Lowering<'_> {
                 inputs: from.buffer,
                 outputs: to.buffer,
                 matrix: Some((id, i)),
+                positions: None,
                 layer,
                 grid,
             });

@@ -27,7 +27,8 @@ pub(super) fn dispatch(plan: &Plan, layout: &Layout) -> Dispatch {
         // Bound, but not written: what is sampled lies where a dispatch with a layer has its cache.
         outputs: if layout.logits.buffer == Buffer::Inputs { Buffer::Outputs } else { Buffer::Inputs },
         matrix: None,
+        positions: None,
         layer: None,
-        grid: Grid::Groups { n_items: 1, items: 1, rows: Some(1) },
+        grid: Grid::Groups { n_items: 1, items: 1, rows: 1 },
     }
 }

@@ -42,6 +42,7 @@ impl Answer {
             | Event::Ready { .. }
             | Event::LoadFailed { .. }
             | Event::Tokenized { .. }
+            | Event::OpTimes { .. }
             | Event::Unacquainted
             | Event::InUse { .. }
             | Event::Unloaded { .. }
@@ -74,6 +75,7 @@ impl Answer {
             | Event::LoadFailed { .. }
             | Event::Prefilling { .. }
             | Event::Tokenized { .. }
+            | Event::OpTimes { .. }
             | Event::Unacquainted
             | Event::InUse { .. }
             | Event::Unloaded { .. }

@@ -9,6 +9,7 @@ use lexopt::{Arg, Parser};
 use super::CliError;
 use super::spec::{self, Command, OptionSpec};
 use crate::format::block::BlockType;
+use crate::gpu::shader::Variant;
 use crate::host::request::MAX_N;
 use crate::protocol::{DeviceChoice, GenerateOptions, KvType, LoadOptions, Precision, Quantize};
 
@@ -52,14 +53,46 @@ pub(super) struct Arguments {
     sampling: GenerateOptions,
     /// Most tokens to generate, where that was said.
     pub(super) max_tokens: Option<u32>,
-    /// Tokens of a prompt to measure with.
-    pub(super) prompt_tokens: Option<u32>,
+    /// What to measure.
+    pub(super) measured: Measured,
+    /// Tokens of each prompt to measure with, in order.
+    pub(super) prompt_tokens: Vec<u32>,
+    /// Tokens of each answer to measure with, in order; the first is `max_tokens`, too.
+    pub(super) answer_tokens: Vec<u32>,
     /// How many sequences to measure with, in order.
-    pub(super) sequences: Vec<usize>,
-    /// Turns of a chat to measure.
-    pub(super) turns: Option<u32>,
+    pub(super) sequences: Vec<u32>,
+    /// Measure without the KV cache, too.
+    pub(super) no_cache: bool,
     /// Measured runs.
     pub(super) runs: Option<u32>,
+    /// Runs before them.
+    pub(super) warm_up: Option<u32>,
+    /// Which kernels to count and time on a device that computes nothing.
+    pub(super) kernels: Option<Variant>,
+    /// The token whose costs are counted.
+    pub(super) position: Option<u32>,
+    /// Memory's bandwidth, in GB/s.
+    pub(super) bandwidth: Option<f64>,
+    /// Options that say what to measure, as they came.
+    measures: Vec<&'static str>,
+}
+
+/// What `pagelm bench` measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Measured {
+    /// Tokens and their times.
+    #[default]
+    Speed,
+    /// A chat of so many turns.
+    Turns(u32),
+    /// What a token costs, counted.
+    Plan,
+    /// What a step costs the host.
+    Host,
+    /// What each operation costs the device.
+    Ops,
+    /// The device alone, without a model.
+    Floor,
 }
 
 impl Arguments {
@@ -198,9 +231,14 @@ fn set_positional(arguments: &mut Arguments, command: Command, value: OsString) 
 /// What a command cannot do without.
 fn check(arguments: &Arguments, command: Command) -> Result<(), CliError> {
     let missing = |what: &str| Err(usage(Some(command), format!("{what} is missing")));
-    let takes_model = !matches!(command, Command::Devices | Command::Quantize | Command::Convert);
+    let takes_model = !matches!(command, Command::Devices | Command::Quantize | Command::Convert)
+        && arguments.measured != Measured::Floor;
     if takes_model && arguments.model.is_none() {
         return missing("--model PATH");
+    }
+    if command != Command::Bench && arguments.answer_tokens.len() > 1 {
+        const ONE: &str = "max_tokens must be one whole number here; several are for `pagelm bench`";
+        return Err(usage(Some(command), ONE));
     }
     match command {
         Command::Quantize | Command::Convert if arguments.paths.is_empty() => missing("the model to read"),
@@ -216,9 +254,31 @@ fn check(arguments: &Arguments, command: Command) -> Result<(), CliError> {
                 format!("{} are given together, but only one of them is answered", listed(several)),
             )),
         },
-        Command::Bench if arguments.turns.is_some() && !arguments.sequences.is_empty() => Err(usage(
-            Some(command),
-            "--sequences and --turns are both given, but one thing is measured at a time; leave one out",
+        Command::Bench => check_bench(arguments).map_err(|sentence| usage(Some(command), sentence)),
+        _ => Ok(()),
+    }
+}
+
+/// One thing is measured at a time, and by options that mean something for it.
+fn check_bench(arguments: &Arguments) -> Result<(), String> {
+    let mut measures = arguments.measures.clone();
+    measures.dedup();
+    if let [first, second, ..] = measures[..] {
+        return Err(format!(
+            "--{first} and --{second} are both given, but one thing is measured at a time; leave one out"
+        ));
+    }
+    let speed_alone = [
+        ("sequences", !arguments.sequences.is_empty()),
+        ("no-cache", arguments.no_cache),
+        ("warm-up", arguments.warm_up.is_some()),
+        ("prompt-tokens with several numbers", arguments.prompt_tokens.len() > 1),
+        ("max-tokens with several numbers", arguments.answer_tokens.len() > 1),
+    ];
+    let given = speed_alone.into_iter().find(|(_, is_given)| *is_given);
+    match (measures.first(), given) {
+        (Some(measure), Some((option, _))) => Err(format!(
+            "--{option} and --{measure} are both given, but one thing is measured at a time; leave one out"
         )),
         _ => Ok(()),
     }
@@ -259,6 +319,12 @@ fn set_flag(arguments: &mut Arguments, name: &str, on: bool) -> Result<(), Strin
     let sampling = &mut arguments.sampling;
     match name {
         "json" => arguments.json = on,
+        "no-cache" => arguments.no_cache = on,
+        "plan" if on => measure(arguments, "plan", Measured::Plan),
+        "host" if on => measure(arguments, "host", Measured::Host),
+        "ops" if on => measure(arguments, "ops", Measured::Ops),
+        "floor" if on => measure(arguments, "floor", Measured::Floor),
+        "plan" | "host" | "ops" | "floor" => {}
         "force" => arguments.force = on,
         "ignore-eos" => sampling.ignore_eos = on,
         "include-stop-str-in-output" => sampling.include_stop_str_in_output = on,
@@ -267,6 +333,11 @@ fn set_flag(arguments: &mut Arguments, name: &str, on: bool) -> Result<(), Strin
         other => unreachable!("the table has no other flag than those here, but {other}"),
     }
     Ok(())
+}
+
+fn measure(arguments: &mut Arguments, name: &'static str, measured: Measured) {
+    arguments.measured = measured;
+    arguments.measures.push(name);
 }
 
 fn set_text(arguments: &mut Arguments, name: &str, value: String) -> Result<(), String> {
@@ -281,10 +352,11 @@ fn set_text(arguments: &mut Arguments, name: &str, value: String) -> Result<(), 
             arguments.load.device = choice(name, value, &choices)?;
         }
         "precision" => {
-            let choices = [("exact", Precision::Exact), ("fast", Precision::Fast)];
+            let choices =
+                [Precision::Auto, Precision::Exact, Precision::Fast].map(|choice| (choice.name(), choice));
             arguments.load.precision = choice(name, value, &choices)?;
         }
-        "kv" => arguments.load.kv = choice(name, value, &[("f16", KvType::F16), ("f32", KvType::F32)])?,
+        "kv" => arguments.load.kv = choice(name, value, &KvType::NAMED)?,
         "quantize" => {
             let choices = [("none", Quantize::None), ("q8_0", Quantize::Q8), ("q4_0", Quantize::Q4)];
             arguments.load.quantize = choice(name, value, &choices)?;
@@ -303,15 +375,30 @@ fn set_text(arguments: &mut Arguments, name: &str, value: String) -> Result<(), 
         "context" => arguments.load.context = Some(number("--context", value, "a whole number of tokens")?),
         "adapter-name" => arguments.adapter_name = Some(value.into()),
         "prompt" => arguments.prompt = Some(value.into()),
-        "max-tokens" => arguments.max_tokens = Some(number("max_tokens", value, COUNT)?),
-        "prompt-tokens" => arguments.prompt_tokens = Some(at_least_1("--prompt-tokens", value)?),
-        "runs" => arguments.runs = Some(at_least_1("--runs", value)?),
-        "turns" => arguments.turns = Some(at_least_1("--turns", value)?),
-        "n" => arguments.sampling.n = outputs(value)?,
-        "sequences" => {
-            let each = value.split(',').map(|n| at_least_1("--sequences", n).map(|n| n as usize));
-            arguments.sequences = each.collect::<Result<_, _>>()?;
+        "max-tokens" => {
+            let each = value.split(',').map(|n| number("max_tokens", n, COUNT));
+            arguments.answer_tokens = each.collect::<Result<_, _>>()?;
+            arguments.max_tokens = arguments.answer_tokens.first().copied();
         }
+        "prompt-tokens" => arguments.prompt_tokens = counts("--prompt-tokens", value)?,
+        "runs" => arguments.runs = Some(at_least_1("--runs", value)?),
+        "warm-up" => arguments.warm_up = Some(number("--warm-up", value, FROM_0)?),
+        "turns" => {
+            let n_turns = at_least_1("--turns", value)?;
+            measure(arguments, "turns", Measured::Turns(n_turns));
+        }
+        "kernels" => arguments.kernels = Some(choice(name, value, &spec::KERNELS)?),
+        "position" => arguments.position = Some(number("--position", value, FROM_0)?),
+        "bandwidth" => {
+            const WANTED: &str = "a number of GB/s above 0";
+            let bandwidth: f64 = number("--bandwidth", value, WANTED)?;
+            if !(bandwidth > 0.0 && bandwidth.is_finite()) {
+                return Err(refusal("--bandwidth", value, WANTED));
+            }
+            arguments.bandwidth = Some(bandwidth);
+        }
+        "n" => arguments.sampling.n = outputs(value)?,
+        "sequences" => arguments.sequences = counts("--sequences", value)?,
         "min-tokens" => arguments.sampling.min_tokens = number("min_tokens", value, FROM_0)?,
         "logprobs" => arguments.sampling.logprobs = Some(number("logprobs", value, TOP)?),
         "prompt-logprobs" => {
@@ -387,6 +474,11 @@ fn at_least_1(name: &str, value: &str) -> Result<u32, String> {
     if n > 0 { Ok(n) } else { Err(refusal(name, value, WANTED)) }
 }
 
+/// Whole numbers of 1 or more with commas between.
+fn counts(name: &str, value: &str) -> Result<Vec<u32>, String> {
+    value.split(',').map(|n| at_least_1(name, n)).collect()
+}
+
 /// Outputs of a prompt.
 fn outputs(value: &str) -> Result<u32, String> {
     let wanted = format!("a whole number from 1 to {MAX_N}");
@@ -399,75 +491,4 @@ fn refusal(name: &str, value: &str, wanted: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What becomes of a command line.
-    fn parsed(line: &[&str]) -> Result<(Command, Arguments), String> {
-        match parse(line.iter().map(OsString::from)) {
-            Ok(Asked::Command(command, arguments)) => Ok((command, *arguments)),
-            Ok(other) => panic!("{line:?}: {other:?}"),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    fn sampled(options: &[&str]) -> GenerateOptions {
-        let line = [&["generate", "--model", "m", "--prompt", "p"], options].concat();
-        parsed(&line).unwrap().1.sampling(Some(16))
-    }
-
-    #[test]
-    fn nothing_said_is_vllms_defaults() {
-        assert_eq!(sampled(&[]), GenerateOptions::default());
-    }
-
-    #[test]
-    fn each_sampling_option_sets_its_field() {
-        type Change = fn(&mut GenerateOptions);
-        let table: [(&[&str], Change); 22] = [
-            (&["--n", "64"], |o| o.n = 64),
-            (&["--temperature", "0.5"], |o| o.temperature = 0.5),
-            (&["--top-k=-1"], |o| o.top_k = -1),
-            (&["--top-p", "0.9"], |o| o.top_p = 0.9),
-            (&["--min-p", "0.1"], |o| o.min_p = 0.1),
-            (&["--repetition-penalty", "1.5"], |o| o.repetition_penalty = 1.5),
-            (&["--presence-penalty", "-1"], |o| o.presence_penalty = -1.0),
-            (&["--frequency-penalty", "2"], |o| o.frequency_penalty = 2.0),
-            (&["--seed", "18446744073709551615"], |o| o.seed = Some(u64::MAX)),
-            (&["--max-tokens", "7"], |o| o.max_tokens = Some(7)),
-            (&["--min-tokens", "3"], |o| o.min_tokens = 3),
-            (&["--stop", "a,b", "--stop", "-c"], |o| o.stop = vec!["a,b".into(), "-c".into()]),
-            (&["--stop-token-ids", "1, 2", "--stop-token-ids", "3"], |o| o.stop_token_ids = vec![1, 2, 3]),
-            (&["--include-stop-str-in-output"], |o| o.include_stop_str_in_output = true),
-            (&["--ignore-eos"], |o| o.ignore_eos = true),
-            (&["--ignore-eos", "--ignore-eos=false"], |_| {}),
-            (&["--bad-words", "x y", "--bad-words", "z"], |o| o.bad_words = vec!["x y".into(), "z".into()]),
-            (&["--logit-bias", "5=-2.5", "--logit-bias", "6=1"], |o| {
-                o.logit_bias = vec![(5, -2.5), (6, 1.0)];
-            }),
-            (&["--logprobs", "20"], |o| o.logprobs = Some(20)),
-            (&["--prompt-logprobs", "0"], |o| o.prompt_logprobs = Some(0)),
-            (&["--keep-special-tokens"], |o| o.skip_special_tokens = false),
-            (&["--skip-special-tokens=false"], |o| o.skip_special_tokens = false),
-        ];
-        for (options, change) in table {
-            let mut expected = GenerateOptions::default();
-            change(&mut expected);
-            assert_eq!(sampled(options), expected, "{options:?}");
-        }
-    }
-
-    #[test]
-    fn a_text_may_look_like_an_option() {
-        let (_, arguments) = parsed(&["tokenize", "--model", "m", "--", "--json"]).unwrap();
-        assert_eq!((arguments.positional.as_deref(), arguments.json), (Some("--json"), false));
-        let (_, arguments) = parsed(&["generate", "--model", "m", "--prompt", "--json"]).unwrap();
-        assert_eq!((arguments.prompt.as_deref(), arguments.json), (Some("--json"), false));
-    }
-
-    #[test]
-    fn bench_counts() {
-        let (_, arguments) = parsed(&["bench", "--model", "m", "--sequences", "3,1", "--runs", "2"]).unwrap();
-        assert_eq!((arguments.sequences, arguments.runs), (vec![3, 1], Some(2)));
-    }
-}
+mod tests;

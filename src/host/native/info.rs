@@ -10,7 +10,7 @@ use super::arguments::Arguments;
 use super::model::Opened;
 use super::output;
 use crate::gpu::{self, AdapterSummary, Gpu};
-use crate::protocol::{DeviceKind, KvType};
+use crate::protocol::{DeviceKind, Precision};
 
 #[derive(Serialize)]
 struct InfoJson {
@@ -29,6 +29,8 @@ struct InfoJson {
     context: usize,
     kv: KvJson,
     device: Option<AdapterJson>,
+    /// On that device.
+    precision: Option<&'static str>,
     /// Why there is no device.
     #[serde(skip_serializing_if = "Option::is_none")]
     device_problem: Option<String>,
@@ -121,10 +123,8 @@ fn collect(
     }
     let text = |key: &str| checkpoint.metadata.opt_str(key).ok().flatten().map(str::to_owned);
     let (pool_tokens, pool_bytes) = described.kv_pool(gpu.as_ref().map_or(u64::MAX, Gpu::max_binding_bytes));
-    let kind = match arguments.load.kv {
-        KvType::F16 => "f16",
-        KvType::F32 => "f32",
-    };
+    let kind = arguments.load.kv.name();
+    let precision = gpu.as_ref().ok().map(|gpu| described.precision_on(gpu.summary().is_software));
     InfoJson {
         name: described.model_name(),
         file: arguments.model().display().to_string(),
@@ -154,6 +154,7 @@ fn collect(
         context: described.context(),
         kv: KvJson { kind, bytes_per_token: pool_bytes / pool_tokens, pool_tokens, pool_bytes },
         device: gpu.as_ref().ok().map(|gpu| AdapterJson::of(gpu.summary())),
+        precision: precision.map(Precision::name),
         device_problem: gpu.err(),
         devices,
     }

@@ -99,8 +99,9 @@ impl Opened {
         };
         let parameters = output::parameters(info.n_parameters);
         output::note(&format!(
-            "{name}, {parameters} parameters, on {}{kind}, loaded in {:.1} s",
+            "{name}, {parameters} parameters, on {}{kind}, {} precision, loaded in {:.1} s",
             info.device_name,
+            info.precision.name(),
             load_ms / 1000.0
         ));
         if let Some(note) = &info.kv_note {

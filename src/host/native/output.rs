@@ -65,12 +65,17 @@ pub(super) fn rounded_ms(ms: f64) -> f64 {
 pub(super) struct DeviceJson {
     name: String,
     kind: &'static str,
+    precision: &'static str,
 }
 
 impl DeviceJson {
     /// The device of a loaded model.
     pub(super) fn of(info: &ModelInfo) -> Self {
-        Self { name: info.device_name.clone(), kind: info.device_kind.name() }
+        Self {
+            name: info.device_name.clone(),
+            kind: info.device_kind.name(),
+            precision: info.precision.name(),
+        }
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+use super::slips::nearest;
+use crate::gpu::shader::Variant;
+
 /// What `pagelm` can be told to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Command {
@@ -46,7 +49,7 @@ const fn option(group: Group, name: &'static str, value: &'static str, help: &'s
     OptionSpec { name, value, help, group }
 }
 
-const OPTIONS: [OptionSpec; 41] = [
+const OPTIONS: [OptionSpec; 50] = [
     option(
         Group::Model,
         "model",
@@ -54,8 +57,13 @@ const OPTIONS: [OptionSpec; 41] = [
         "the model: a .gguf file (of a split one any part), a Hugging Face folder, or a file in it",
     ),
     option(Group::Model, "device", "auto|gpu|cpu", "what computes (default auto)"),
-    option(Group::Model, "precision", "exact|fast", "arithmetic of activations (default exact)"),
-    option(Group::Model, "kv", "f16|f32", "number type of the KV cache (default f16)"),
+    option(
+        Group::Model,
+        "precision",
+        "auto|exact|fast",
+        "arithmetic of activations: f32, or 8 bits and integer products (default auto: fast on software adapters)",
+    ),
+    option(Group::Model, "kv", "f16|f32|q8", "number type of the KV cache (default f16)"),
     option(
         Group::Model,
         "context",
@@ -167,18 +175,57 @@ const OPTIONS: [OptionSpec; 41] = [
     option(
         Group::Bench,
         "prompt-tokens",
-        "P",
-        "tokens of each prompt (default 64; with --turns of the first, 1000)",
+        "P,P…",
+        "tokens of each prompt, one result each (default 64; with --turns of the first, 1000)",
     ),
-    option(Group::Bench, "max-tokens", "N", "tokens to generate for each (default 32)"),
+    option(Group::Bench, "max-tokens", "N,N…", "tokens to generate for each, one result each (default 32)"),
     option(Group::Bench, "sequences", "1,2,4,8", "how many run at once, one result each (the default)"),
+    option(
+        Group::Bench,
+        "no-cache",
+        "",
+        "measure one sequence without the KV cache too, where every token computes all before it again",
+    ),
+    option(Group::Bench, "runs", "R", "measured runs of each (default 3)"),
+    option(Group::Bench, "warm-up", "W", "runs of each before those (default 1)"),
     option(
         Group::Bench,
         "turns",
         "T",
         "measure a chat of so many turns instead: what each finds in the cache, and what it prefills",
     ),
-    option(Group::Bench, "runs", "R", "measured runs of each, after a warm-up (default 3)"),
+    option(
+        Group::Bench,
+        "plan",
+        "",
+        "count what a token costs instead: dispatches, submits, writes, bytes; needs no GPU",
+    ),
+    option(
+        Group::Bench,
+        "host",
+        "",
+        "time what a decode step costs the host instead, on a device that computes nothing; needs no GPU",
+    ),
+    option(Group::Bench, "ops", "", "time each operation of a decode step instead, by the GPU's own clock"),
+    option(
+        Group::Bench,
+        "kernels",
+        "gpu|software",
+        "of --plan and --host: the kernels of real GPUs, or of software adapters (default gpu)",
+    ),
+    option(
+        Group::Bench,
+        "position",
+        "N",
+        "of --plan: the place of the token in its sequence, from 0 (default 1023, or the last of the context)",
+    ),
+    option(
+        Group::Bench,
+        "bandwidth",
+        "GB/s",
+        "of --plan: what memory reads a second, for the least time of a token (default 100)",
+    ),
+    option(Group::Bench, "floor", "", "time the GPU alone instead: an empty dispatch, and reading memory"),
     option(
         Group::Quantize,
         "type",
@@ -194,6 +241,9 @@ const OPTIONS: [OptionSpec; 41] = [
     option(Group::Export, "force", "", "write over a file that is there"),
     option(Group::Json, "json", "", "write JSON to stdout, one object or an array"),
 ];
+
+/// What `--kernels` may be.
+pub(super) const KERNELS: [(&str, Variant); 2] = [("gpu", Variant::Workgroup), ("software", Variant::Serial)];
 
 const ABOUT: &str = "pagelm runs language models on the GPU.";
 
@@ -248,7 +298,7 @@ impl Command {
             }
             Self::Score => "pagelm score --model PATH --text FILE [--json]",
             Self::Bench => {
-                "pagelm bench --model PATH [--prompt-tokens P --max-tokens N (--sequences 1,2,4,8 | --turns T) --runs R] [--json]"
+                "pagelm bench --model PATH [--prompt-tokens P --max-tokens N (--sequences 1,2,4,8 | --turns T) --runs R | --plan | --host | --ops] [--json]"
             }
             Self::Chat => "pagelm chat --model PATH [options]",
             Self::Quantize => "pagelm quantize IN OUT.gguf --type q8_0|q4_0|f16|bf16|f32 [--force]",
@@ -299,10 +349,16 @@ impl Command {
                  over the whole time; × (speedup in JSON) is decode over that of one sequence, where 1 is among --sequences.\n\
                  token_ms is the time between a sequence's tokens while all decode, first_token_ms the time from the start to its\n\
                  first token; percentiles are by nearest rank. Prompts are made-up tokens, others in every run, so that none is\n\
-                 found in the cache (cached_tokens is 0); sampling is greedy, past end tokens.\n\
+                 found in the cache (cached_tokens is 0); sampling is greedy, past end tokens. position_ms in JSON is the mean\n\
+                 time of the second token, the third, and so on. The page's Benchmark measures the same, and writes the same JSON.\n\
                  With --turns a chat grows: each prompt is the one before it, its answer, and 24 tokens more, and each run is\n\
                  another chat. new_tokens are those that the model has not read, the answer's last among them; cached_tokens were\n\
-                 found in the cache, in whole blocks of 32; prefilled_tokens are the rest.\n"
+                 found in the cache, in whole blocks of 32; prefilled_tokens are the rest.\n\
+                 --plan counts a decode step of one sequence, by running it on a device that computes nothing; weights and KV\n\
+                 cache count once for each dispatch that reads them. JSON: {\"layers\", \"dispatches\", \"submits\", \"host_writes\",\n\
+                 \"gpu_objects_created\", \"weight_bytes\", \"kv_bytes\"}. --host times the same steps; use a release build.\n\
+                 --ops gives each dispatch a pass of its own, so its sum is more than a step takes.\n\
+                 --floor's JSON: {\"device\", \"dispatch_us\", \"bandwidth_gb_per_sec\", \"buffer_bytes\"}; it needs no model.\n"
             }
             Self::Chat => {
                 "Each line of stdin is a message. /new begins anew, /system TEXT does so with a system prompt, /exit or the end of\n\
@@ -408,42 +464,9 @@ fn line(text: &mut String, typed: &str, meaning: &str) {
     };
 }
 
-/// The candidate that differs by the fewest edits, if those are few.
-fn nearest(name: &str, candidates: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    let measured = candidates.map(|candidate| (edits(name, candidate), candidate));
-    measured
-        .min_by_key(|(n_edits, _)| *n_edits)
-        .filter(|(n_edits, found)| *n_edits <= found.len() / 3 + 1)
-        .map(|(_, found)| found)
-}
-
-/// Insertions, removals and replacements of characters that make `from` into `to` (Levenshtein 1966).
-fn edits(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, b) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(a != *b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[to.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn edits_are_counted() {
-        for (from, to, expected) in
-            [("", "", 0), ("", "abc", 3), ("abc", "abc", 0), ("promt", "prompt", 1), ("kitten", "sitting", 3)]
-        {
-            assert_eq!((edits(from, to), edits(to, from)), (expected, expected), "{from} {to}");
-        }
-    }
 
     #[test]
     fn a_slip_is_understood_and_nonsense_is_not() {

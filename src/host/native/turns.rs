@@ -8,10 +8,12 @@ use serde::Serialize;
 
 use super::CliError;
 use super::arguments::Arguments;
-use super::bench::{self, MadeUp};
+use super::bench;
 use super::model::{Opened, Running};
 use super::output::{self, DeviceJson};
-use super::percentiles::{self, Percentiles};
+use crate::bench::made_up::MadeUp;
+use crate::bench::percentiles::{self, Percentiles};
+use crate::bench::sampling;
 use crate::protocol::{Event, Prompt};
 
 /// Tokens of the first prompt.
@@ -63,7 +65,11 @@ pub(super) async fn bench(
     max_tokens: u32,
     n_runs: u32,
 ) -> Result<(), CliError> {
-    let chat = Chat { n_turns, prompt_tokens: arguments.prompt_tokens.unwrap_or(PROMPT_TOKENS), max_tokens };
+    let chat = Chat {
+        n_turns,
+        prompt_tokens: arguments.prompt_tokens.first().copied().unwrap_or(PROMPT_TOKENS),
+        max_tokens,
+    };
     let context = chat.context();
     let most = arguments.load.context.map_or(opened.described.config().context, |context| context as usize);
     if context > most as u64 {
@@ -105,7 +111,7 @@ impl Chat {
 
 /// Goes through a chat: each prompt is the one before it, its answer, and a message.
 async fn run(running: &mut Running, chat: Chat, made_up: &mut MadeUp) -> Result<Vec<Turn>, CliError> {
-    let sampling = bench::sampling(chat.max_tokens);
+    let sampling = sampling(chat.max_tokens);
     let mut conversation = made_up.tokens(chat.prompt_tokens);
     let (mut n_read, mut turns) = (0, Vec::new());
     for turn_idx in 0..chat.n_turns {

@@ -24,6 +24,8 @@ impl State {
     pub(crate) fn obstacle(&self) -> Option<&'static str> {
         if self.answering.is_some() {
             Some("An answer is on its way; stop it to send something else.")
+        } else if self.benchmark.is_running() {
+            Some("The benchmark is running; stop it first.")
         } else if self.sending {
             Some("Your message is being sent.")
         } else if self.chat.elsewhere {

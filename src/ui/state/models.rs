@@ -3,7 +3,7 @@
 
 use super::{Engine, Part, State};
 use crate::{
-    protocol::{GenerateOptions, IfFull, ModelInfo, ModelSource, ModelUse, Request},
+    protocol::{GenerateOptions, IfFull, LoadOptions, ModelInfo, ModelSource, ModelUse, Request},
     ui::{
         catalogue::{Offer, default_options},
         progress::Progress,
@@ -54,6 +54,8 @@ pub(crate) struct Loaded {
     pub(crate) name: String,
     /// What the engine says of it.
     pub(crate) info: ModelInfo,
+    /// How it is run.
+    pub(crate) options: LoadOptions,
     source: ModelSource,
 }
 
@@ -161,7 +163,8 @@ impl State {
 
     /// A model answers this tab from now on. It ends the load on its way, unless it is the one that answered already,
     /// come back after a loss.
-    pub(super) fn ready(&mut self, info: ModelInfo, source: ModelSource) {
+    pub(super) fn ready(&mut self, info: ModelInfo, source: ModelSource, options: LoadOptions) {
+        self.interrupt_bench();
         let came_back = self.model.as_ref().is_some_and(|model| model.source == source);
         let asked = self.loading.as_ref().and_then(|loading| loading.asked.as_ref());
         let is_asked = asked.is_some_and(|asked| asked.source == source);
@@ -181,7 +184,7 @@ impl State {
         }
         self.expected = None;
         self.in_use.take_if(|in_use| in_use.asked.source == source);
-        self.model = Some(Loaded { name: name.clone(), info, source });
+        self.model = Some(Loaded { name: name.clone(), info, options, source });
         self.use_model(name, defaults);
         self.set_engine(Engine::Running);
     }
@@ -217,6 +220,7 @@ impl State {
 
     /// The model is gone, and so is the load that was to bring it back.
     pub(super) fn unloaded(&mut self, reason: String) {
+        self.interrupt_bench();
         self.model = None;
         self.loading.take_if(|loading| loading.asked.is_none());
         self.touch(Part::Models);

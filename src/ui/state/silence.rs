@@ -24,6 +24,7 @@ impl State {
     /// The answer on its way has ended for good.
     pub(crate) fn restart(&mut self) -> Option<Request> {
         let request = self.answering.map(|answering| answering.request);
+        self.interrupt_bench();
         self.expect_again();
         self.in_use = None;
         self.live = None;

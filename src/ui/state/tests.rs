@@ -4,11 +4,12 @@ use super::*;
 use crate::{
     protocol::{
         DeviceKind, FinishReason, GenerateOptions, IfFull, KvType, LoadOptions, ModelInfo, ModelSource,
-        ModelUse, Prompt, Request, RequestId, TokenLogprob, Usage,
+        ModelUse, Precision, Prompt, Request, RequestId, TokenLogprob, Usage,
     },
     ui::{catalogue::default_options, turn::Speaker},
 };
 
+mod bench;
 mod chats;
 mod models;
 
@@ -25,7 +26,9 @@ fn info(name: &str) -> ModelInfo {
         kv_bytes: 1,
         kv_note: None,
         device_name: "Test".to_owned(),
+        device_backend: "webgpu".into(),
         device_kind: DeviceKind::Software,
+        precision: Precision::Exact,
         n_layers: 30,
         vocab_size: 49152,
         has_chat_template: true,

@@ -5,7 +5,7 @@ use std::io::{BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Serves a folder below a path, until the process ends.
 pub struct Server {
@@ -20,6 +20,8 @@ struct Noted {
     missing: Vec<String>,
     /// Bytes that were sent of each path.
     sent: BTreeMap<String, u64>,
+    /// Browsers may keep models.
+    keeps_models: bool,
 }
 
 /// Where the tiny models are, below the page.
@@ -62,6 +64,11 @@ impl Server {
             .sum()
     }
 
+    /// Lets browsers keep models in their cache, as a host with long-lived files does.
+    pub fn keep_models(&self) {
+        lock(&self.noted).keeps_models = true;
+    }
+
     /// The same page under another origin.
     pub fn url_of_another_origin(&self) -> String {
         format!("http://localhost:{}{}", self.address.port(), self.base)
@@ -86,7 +93,8 @@ fn answer_all(stream: TcpStream, folder: &Path, base: &str, noted: &Mutex<Noted>
         }
         match file {
             Some(file) => {
-                let n_bytes = send_file(&stream, &file, &asked)?;
+                let keep = lock(noted).keeps_models && file.extension().is_some_and(|name| name == "gguf");
+                let n_bytes = send_file(&stream, &file, &asked, keep)?;
                 *lock(noted).sent.entry(asked.path).or_default() += n_bytes;
             }
             None => write!(&stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")?,
@@ -136,9 +144,16 @@ fn locate(path: &str, folder: &Path, base: &str) -> Option<PathBuf> {
 }
 
 /// Sends what was asked for of a file, and tells how many bytes that were.
-fn send_file(mut stream: &TcpStream, path: &Path, asked: &Asked) -> std::io::Result<u64> {
+fn send_file(mut stream: &TcpStream, path: &Path, asked: &Asked, keep: bool) -> std::io::Result<u64> {
     let mut file = std::fs::File::open(path)?;
     let n_bytes = file.metadata()?.len();
+    let caching = if keep {
+        // Parts of a file are kept by browsers only with a name of its version.
+        let changed = file.metadata()?.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+        format!("max-age=86400\r\nETag: \"{n_bytes}-{}\"", changed.as_secs())
+    } else {
+        "no-cache".into()
+    };
     let range = asked.range.as_deref().and_then(|range| parse_range(range, n_bytes));
     let (start, end) = range.unwrap_or((0, n_bytes));
     let status = match range {
@@ -147,7 +162,7 @@ fn send_file(mut stream: &TcpStream, path: &Path, asked: &Asked) -> std::io::Res
     };
     write!(
         stream,
-        "HTTP/1.1 {status}\r\nContent-Type: {}\r\nContent-Length: {}\r\nAccept-Ranges: bytes\r\nCache-Control: no-cache\r\n\r\n",
+        "HTTP/1.1 {status}\r\nContent-Type: {}\r\nContent-Length: {}\r\nAccept-Ranges: bytes\r\nCache-Control: {caching}\r\n\r\n",
         content_type(path),
         end - start
     )?;

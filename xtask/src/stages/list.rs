@@ -61,7 +61,12 @@ pub(super) const STAGES: &[Stage] = &[
         kind: Kind::Tests,
         commands: wasm,
     },
-    Stage { name: PAGE_BUILD, what: "Trunk builds the page", kind: Kind::Check, commands: page_build },
+    Stage {
+        name: PAGE_BUILD,
+        what: "Trunk builds the page, and no larger than it may be",
+        kind: Kind::Check,
+        commands: page_build,
+    },
     Stage {
         name: PAGE_TESTS,
         what: "a person uses the page, in Chromium",
@@ -75,8 +80,8 @@ const WEB: [&str; 3] = ["--no-default-features", "--features", "web"];
 const WASM: [&str; 2] = ["--target", "wasm32-unknown-unknown"];
 const DENY: [&str; 3] = ["--", "--deny", "warnings"];
 /// Integration tests that also run in a browser.
-const BROWSER_TESTS: [&str; 8] =
-    ["--test", "blocks", "--test", "kernels", "--test", "models", "--test", "sample"];
+const BROWSER_TESTS: [&str; 10] =
+    ["--test", "blocks", "--test", "host_time", "--test", "kernels", "--test", "models", "--test", "sample"];
 /// How long one run of the fuzzer is: executions, and seconds where those come first.
 const FUZZ: [&str; 5] =
     ["-runs=2000000", "-max_total_time=60", "-seed=1", "-verbosity=0", "-print_final_stats=1"];
@@ -163,7 +168,10 @@ fn wasm(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
 fn page_build(context: &Context, _: &[String]) -> Result<Vec<Command>> {
     let dist = page_dist(context)?;
     std::fs::create_dir_all(&dist).map_err(|error| format!("cannot make {}: {error}", dist.display()))?;
-    Ok(vec![serve::build_for_tests(context, &dist)])
+    let python = setup::python(context).ok_or("Python 3, which measures the page, is gone")?;
+    let mut sizes = context.command(python);
+    sizes.arg("tests/page/sizes.py").arg(&dist);
+    Ok(vec![serve::build_for_tests(context, &dist), sizes])
 }
 
 fn page_tests(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
@@ -178,10 +186,23 @@ fn page_tests(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
     Ok(vec![command])
 }
 
-/// What measures the built page in Chromium.
-pub(super) fn page_bench(context: &Context) -> Result<Vec<Command>> {
+/// What writes README's speeds.
+pub(super) fn speed(context: &Context) -> Command {
     let mut command =
-        cargo(context, &[&["run", "--quiet", "--locked", "--package", "page-tests", "--bin", "bench"]]);
+        cargo(context, &[&["run", "--quiet", "--locked", "--package", "page-tests", "--bin", "speed", "--"]]);
+    command.args(["README.md", "tests/speed"]);
+    command
+}
+
+/// What measures the built page in Chromium: tokens, or with `reload` first the first one after a reload.
+pub(super) fn page_bench(context: &Context, options: &[String]) -> Result<Vec<Command>> {
+    let (bin, options) = match options {
+        [first, rest @ ..] if first == "reload" => ("reload", rest),
+        _ => ("bench", options),
+    };
+    let mut command =
+        cargo(context, &[&["run", "--quiet", "--locked", "--package", "page-tests", "--bin", bin]]);
+    command.arg("--").args(options);
     with_page(context, &mut command)?;
     let mut commands = page_build(context, &[])?;
     commands.push(command);

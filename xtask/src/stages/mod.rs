@@ -87,10 +87,15 @@ pub(crate) fn run(context: &mut Context, options: &Options) -> Result<ExitCode> 
     Ok(report(&outcomes, &options.filters, start.elapsed()))
 }
 
-/// Builds the page and measures it in Chromium.
-pub(crate) fn bench(context: &mut Context) -> Result<()> {
+/// Builds the page and measures it in Chromium, as the options say.
+pub(crate) fn bench(context: &mut Context, options: &[String]) -> Result<()> {
     setup::tests(context)?;
-    list::page_bench(context)?.iter_mut().try_for_each(crate::process::run)
+    list::page_bench(context, options)?.iter_mut().try_for_each(crate::process::run)
+}
+
+/// Writes README's speeds from the files of measurements.
+pub(crate) fn speed(context: &Context) -> Result<()> {
+    crate::process::run(&mut list::speed(context))
 }
 
 fn run_stage(context: &Context, stage: &Stage, filters: &[String]) -> Tally {

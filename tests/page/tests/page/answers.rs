@@ -2,7 +2,8 @@
 
 use page_tests::{Hosting, Page};
 use pagelm::protocol::{
-    Event, GenerateOptions, IfFull, KvType, LoadOptions, ModelSource, Prompt, Request, Status, TokenLogprob,
+    Event, GenerateOptions, IfFull, KvType, LoadOptions, ModelSource, Precision, Prompt, Request, Status,
+    TokenLogprob,
 };
 use serde_json::json;
 use std::time::Duration;
@@ -28,7 +29,7 @@ pub(crate) fn load(page: &Page) -> Result<(), String> {
 
 pub(crate) fn load_request() -> Request {
     // Single precision: what is computed again differs least.
-    let options = LoadOptions { kv: KvType::F32, ..LoadOptions::default() };
+    let options = LoadOptions { kv: KvType::F32, precision: Precision::Exact, ..LoadOptions::default() };
     let source = ModelSource::Url { url: format!("{FILES}model.safetensors") };
     Request::Load { source, options, if_full: IfFull::Ask }
 }

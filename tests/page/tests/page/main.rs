@@ -2,6 +2,7 @@
 
 mod answers;
 mod bad_input;
+mod benchmark;
 mod chats;
 mod conversation;
 mod expectations;

@@ -1,35 +1,37 @@
 //! What many measured times have in common. By nearest rank: every percentile is a time that was measured.
 
-use serde::Serialize;
-
-use super::output::rounded_ms;
+use serde::{Deserialize, Serialize};
 
 /// Times in milliseconds, summed up.
-#[derive(Debug, PartialEq, Serialize)]
-pub(super) struct Percentiles {
-    mean: f64,
-    p50: f64,
-    p95: f64,
-    p99: f64,
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Percentiles {
+    /// Their sum over their number.
+    pub mean: f64,
+    /// Half are not above it.
+    pub p50: f64,
+    /// 95 of a hundred are not above it.
+    pub p95: f64,
+    /// 99 of a hundred are not above it.
+    pub p99: f64,
 }
 
 impl Percentiles {
     /// By nearest rank: the smallest value that so many percent of all are not above. Nothing of nothing.
-    pub(super) fn of(values_ms: &[f64]) -> Option<Self> {
+    pub fn of(values_ms: &[f64]) -> Option<Self> {
         let mut sorted = values_ms.to_vec();
         sorted.sort_by(f64::total_cmp);
         let rank = |percent: usize| sorted.get((percent * sorted.len()).div_ceil(100).max(1) - 1).copied();
         let mean = sorted.iter().sum::<f64>() / sorted.len() as f64;
         Some(Self {
-            mean: rounded_ms(mean),
-            p50: rounded_ms(rank(50)?),
-            p95: rounded_ms(rank(95)?),
-            p99: rounded_ms(rank(99)?),
+            mean: rounded(mean),
+            p50: rounded(rank(50)?),
+            p95: rounded(rank(95)?),
+            p99: rounded(rank(99)?),
         })
     }
 
     /// As cells below [`HEADINGS`]; a dash where nothing was measured.
-    pub(super) fn cells(times: Option<&Self>) -> String {
+    pub fn cells(times: Option<&Self>) -> String {
         match times {
             Some(Self { mean, p50, p95, p99 }) => format!("{mean:>7.1} {p50:>7.1} {p95:>7.1} {p99:>7.1}"),
             None => format!("{:>WIDTH$}", "-"),
@@ -38,9 +40,14 @@ impl Percentiles {
 }
 
 /// The columns of a table that percentiles take.
-pub(super) const HEADINGS: &str = "   mean     p50     p95     p99";
+pub const HEADINGS: &str = "   mean     p50     p95     p99";
 /// Their width.
-pub(super) const WIDTH: usize = HEADINGS.len();
+pub const WIDTH: usize = HEADINGS.len();
+
+/// To three decimals: of milliseconds a clock tells no more.
+pub(super) fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
 
 #[cfg(test)]
 mod tests {

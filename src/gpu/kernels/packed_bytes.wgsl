@@ -1,0 +1,1 @@
+fn packed(words: Words) -> Packed { return Packed(words.lo, words.hi); }

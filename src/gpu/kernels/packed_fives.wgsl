@@ -1,0 +1,7 @@
+fn packed(words: Words) -> Packed {
+    let fifth = vec4<u32>(words.fifth) >> EACH_NIBBLE;
+    return Packed(
+        low_nibbles(words.nibbles) | (spread_to_bytes(fifth) << vec4<u32>(4u)),
+        high_nibbles(words.nibbles) | (spread_to_bytes(fifth >> vec4<u32>(16u)) << vec4<u32>(4u)),
+    );
+}

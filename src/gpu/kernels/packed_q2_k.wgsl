@@ -1,0 +1,6 @@
+fn packed(words: Words) -> Packed {
+    return Packed(
+        spread_pairs_to_bytes(vec4<u32>(words.x) >> EACH_BYTE),
+        spread_pairs_to_bytes(vec4<u32>(words.y) >> EACH_BYTE),
+    );
+}
