@@ -1,7 +1,8 @@
 // The rule of src/plan/sample.rs for one row of logits, by LANES invocations that run it together; how they agree is in
 // sample_reduce.wgsl. Amounts are added in one order, so a row alone is sampled as in a crowd.
 
-const GROUP_BITS: u32 = 2u;          // thresholds are found by so many bits a pass
+const GROUP_BITS: u32 = 2u;          // thresholds are found by so many bits a turn
+const N_TURNS: u32 = 16u;
 const LEAST: u32 = 0x007fffffu;      // key of −∞
 const NO_NUMBER: u32 = 0x007ffffeu;  // key of NaN
 const GREATEST: u32 = 0xff7fffffu;   // key of the largest f32
@@ -159,10 +160,11 @@ fn weight(kept: Kept, key: u32) -> f32 {
 // The token that is drawn, or NONE where there is none to draw.
 fn draw(row: Row, lane: u32, greatest: f32) -> u32 {
     var kept = Kept(Place(LEAST + 1u, NONE), greatest, row.temperature, row.min_p);
-    if (row.top_k > 0u) { kept.last = last_of(row, lane, kept, false, f32(row.top_k)); }
-    if (row.top_p < 1.0) {
-        let total = amounts(row, lane, kept, true, vec3<u32>(0u)).x;
-        kept.last = last_of(row, lane, kept, true, row.top_p * total);
+    // One place in the text for both, as compilers write functions out where they are called.
+    for (var stage = 0u; stage < 2u; stage++) {
+        let by_weight = stage == 1u;
+        let drops = select(row.top_k > 0u, row.top_p < 1.0, by_weight);
+        if (drops) { kept.last = last_of(row, lane, kept, by_weight, select(f32(row.top_k), row.top_p, by_weight)); }
     }
     var best = Place(PAST, NONE);
     for (var g = lane; g < n_groups(); g += LANES) {
@@ -197,28 +199,40 @@ fn amounts(row: Row, lane: u32, kept: Kept, by_weight: bool, thresholds: vec3<u3
     return total_of_all(sums, lane);
 }
 
-// The last of the fewest likeliest kept tokens that amount to so much.
-fn last_of(row: Row, lane: u32, kept: Kept, by_weight: bool, wanted: f32) -> Place {
+// The last of the fewest likeliest kept tokens that are so many, or hold such a share of all their weight.
+fn last_of(row: Row, lane: u32, kept: Kept, by_weight: bool, share: f32) -> Place {
     var key = 0u;
-    for (var i = 0u; i < 32u; i += GROUP_BITS) {
-        let step = 1u << (30u - i);
-        let thresholds = vec3<u32>(key) + vec3<u32>(1u, 2u, 3u) * step;
-        let reached = amounts(row, lane, kept, by_weight, thresholds) >= vec3<f32>(wanted);
-        key += step * (u32(reached.x) + u32(reached.y) + u32(reached.z));
+    var wanted = share;
+    var above = 0.0;
+    var n_equal = 0.0;
+    // What all amount to; then the key by GROUP_BITS a turn; then what is above it, and how many have that very key.
+    for (var turn = 0u; turn < N_TURNS + 3u; turn++) {
+        let is_search = turn > 0u && turn <= N_TURNS;
+        let step = 1u << (GROUP_BITS * (N_TURNS - select(N_TURNS, turn, is_search)));
+        let ahead = select(vec3<u32>(0u, 1u, 1u), vec3<u32>(1u, 2u, 3u) * step, is_search);
+        let found = amounts(row, lane, kept, by_weight && turn < N_TURNS + 2u, vec3<u32>(key) + ahead);
+        if (is_search) {
+            let reached = found >= vec3<f32>(wanted);
+            key += step * (u32(reached.x) + u32(reached.y) + u32(reached.z));
+        } else if (turn == 0u) {
+            wanted *= select(1.0, found.x, by_weight);
+        } else if (turn == N_TURNS + 1u) {
+            above = found.y;
+        } else {
+            n_equal = found.x - found.y;
+        }
     }
     // Of those with that very key the lowest ids, as many as it takes.
-    let above = amounts(row, lane, kept, by_weight, vec3<u32>(key + 1u)).x;
-    let counts = amounts(row, lane, kept, false, vec3<u32>(key, key + 1u, key + 1u));
     var each = 1.0;
     if (by_weight) { each = weight(kept, key); }
     let n_needed = max(1.0, ceil((wanted - above) / each));
-    let are_all = key <= kept.last.key || n_needed >= counts.x - counts.y;
+    let are_all = key < kept.last.key || n_needed >= n_equal;
     var last = Place(key, NONE);
     if (key <= kept.last.key) { last = kept.last; }
     if (same_for_all(are_all, lane)) { return last; }
-    last.id = 0u;
-    for (var i = 0u; i < 32u; i += GROUP_BITS) {
-        let step = 1u << (30u - i);
+    last = Place(key, 0u);
+    for (var turn = 1u; turn <= N_TURNS; turn++) {
+        let step = 1u << (GROUP_BITS * (N_TURNS - turn));
         let ids = vec3<u32>(last.id) + vec3<u32>(1u, 2u, 3u) * step;
         let is_short = count_before(row, lane, key, ids) < vec3<f32>(n_needed);
         last.id += step * (u32(is_short.x) + u32(is_short.y) + u32(is_short.z));
