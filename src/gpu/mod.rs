@@ -199,6 +199,11 @@ impl Gpu {
         Self { max_matrix_bytes, ..self }
     }
 
+    /// Multiplies bytes without `dot4I8Packed`, as on a browser whose WGSL lacks it.
+    pub fn without_dot4(self) -> Self {
+        Self { has_dot4: false, ..self }
+    }
+
     /// Largest buffer in bytes.
     pub fn max_buffer_bytes(&self) -> u64 {
         self.limits.max_buffer_size

@@ -15,20 +15,20 @@ pub(super) struct Lowering<'a> {
     pub(super) plan: &'a Plan,
     pub(super) layout: &'a Layout,
     pub(super) variant: Variant,
-    pub(super) segments: &'a [Vec<Segment>],
+    segments: &'a [Vec<Segment>],
     pub(super) dispatches: Vec<Dispatch>,
 }
 
 /// A matmul but for its weights: from where to where, and what is done on the way.
 #[derive(Clone, Copy)]
-pub(super) struct Projection {
-    pub(super) emit: Emit,
-    pub(super) from: Region,
-    pub(super) to: Region,
-    pub(super) to_stride: usize,
-    pub(super) layer: Option<usize>,
-    pub(super) rows: Rows,
-    pub(super) constants: Constants,
+struct Projection {
+    emit: Emit,
+    from: Region,
+    to: Region,
+    to_stride: usize,
+    layer: Option<usize>,
+    rows: Rows,
+    constants: Constants,
 }
 
 /// All dispatches of a step.
@@ -113,7 +113,7 @@ impl Lowering<'_> {
         Constants { bias: self.vector(bias), ..self.constants(rows) }
     }
 
-    pub(super) fn vector(&self, id: Option<VectorId>) -> u32 {
+    fn vector(&self, id: Option<VectorId>) -> u32 {
         id.map_or(NONE, |id| self.layout.vectors[id.0])
     }
 
