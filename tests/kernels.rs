@@ -24,6 +24,7 @@ use pagelm::gpu::shader::Variant;
 use pagelm::plan::batch::{Batch, RowKind};
 use pagelm::plan::{Device as _, KvType, Nonlinearity, NormKind, Precision, RotaryPairs, Sizes};
 use random_model::{LLAMA, RandomModel, Shape, Style};
+use reference::Activations;
 
 #[cfg(target_arch = "wasm32")]
 wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);
@@ -190,22 +191,25 @@ fn check(what: &str, got: &[f32], expected: &[f64], bound: f64) {
     );
 }
 
-/// Through a whole layer, with keys and values in f32 and in f16: an activation that lies between two bytes may become
-/// either, since sums of f32 and f64 differ in their last bits, and those of an f16 cache in more. tests/blocks.rs compares
-/// the products of packed activations as closely as exact ones.
-const FAST_BOUNDS: [f64; 2] = [3e-3, 2e-2];
+/// What a byte that became its neighbour may do to a row of a narrow layer: rows with an activation that may be rounded
+/// either way. Other rows are as close to their reference as exact ones.
+const NEAR_TIE_BOUND: f64 = 2e-2;
 
 async fn compare_with_reference(shape: Shape, precision: Precision, gpu: Gpu, label: &str) {
     let mut random = RandomModel::new(&shape, 7);
     random.plan.precision = precision;
     let mut model = load(gpu, &random).await;
     let mut reference = random.reference();
-    let bound = match (precision, shape.kv) {
-        (Precision::Fast, KvType::F32) => FAST_BOUNDS[0],
-        (Precision::Fast, KvType::F16) => FAST_BOUNDS[1],
-        (Precision::Exact, KvType::F32) => 1e-5,
-        (Precision::Exact, KvType::F16) => 1e-3,
+    let bound = match shape.kv {
+        KvType::F32 => 1e-5,
+        KvType::F16 => 1e-3,
     };
+    let bound_of = |expected: &Activations, row: usize| {
+        // Keys and values that were rounded to f16 differ by more than a tie is wide.
+        let is_near = expected.near_tie[row] || (precision == Precision::Fast && shape.kv == KvType::F16);
+        if is_near { NEAR_TIE_BOUND } else { bound }
+    };
+    let mut n_close = 0;
     let layout = model.layout().clone();
     let sizes = shape.sizes;
     let attention = sizes.n_heads * sizes.head_dim;
@@ -220,6 +224,8 @@ async fn compare_with_reference(shape: Shape, precision: Precision, gpu: Gpu, la
         ];
         let first_prefill = batch.n_decode.next_multiple_of(8);
         for row in 0..batch.n_rows() {
+            let bound = bound_of(&expected, row);
+            n_close += usize::from(bound < NEAR_TIE_BOUND);
             let at = if row < batch.n_decode { row } else { row - batch.n_decode + first_prefill };
             let region = |values: &'_ [f32], start: u32, width: usize| -> Vec<f32> {
                 values[start as usize + at * width..][..width].to_vec()
@@ -247,9 +253,14 @@ async fn compare_with_reference(shape: Shape, precision: Precision, gpu: Gpu, la
         }
         assert_eq!(logits.len(), batch.logit_rows.len() * sizes.vocab_size);
         for (i, row) in logits.chunks(sizes.vocab_size).enumerate() {
+            let bound = bound_of(&expected, batch.logit_rows[i] as usize);
             check(&format!("{label}, step {n}: logits {i}"), row, &expected.logits[i], bound);
         }
     }
+    assert!(
+        n_close > 4 || (precision, shape.kv) == (Precision::Fast, KvType::F16),
+        "{label}: {n_close} rows are close"
+    );
 }
 
 /// All of them; in a browser, whose software adapter takes seconds to compile the kernels of each, those that between them
