@@ -236,7 +236,7 @@ gpu_test!(every_type_decodes_and_multiplies_on_the_device, async {
     for variant in VARIANTS.into_iter().filter(|variant| has_subgroups || *variant != Variant::Subgroup) {
         let open = || async { Gpu::open(None).await.unwrap().with_variant(variant) };
         let gpu = Rc::new(open().await);
-        let narrow = Rc::new(open().await.with_max_matrix_bytes(NARROW_BYTES));
+        let narrow = Rc::new(open().await.with_max_matrix_bytes(NARROW_BYTES).without_dot4());
         for block_type in DECODED {
             check(block_type, 512, Precision::Exact, &gpu).await;
             check(block_type, 512, Precision::Fast, &gpu).await;

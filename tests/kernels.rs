@@ -25,6 +25,7 @@ use pagelm::gpu::tuning::{AdapterClass, Tuning};
 use pagelm::plan::batch::{Batch, RowKind};
 use pagelm::plan::{Device as _, KvType, Nonlinearity, NormKind, Precision, RotaryPairs, Sizes};
 use random_model::{LLAMA, RandomModel, Shape, Style};
+use reference::Activations;
 
 #[cfg(target_arch = "wasm32")]
 wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);
@@ -209,26 +210,32 @@ fn check(what: &str, got: &[f32], expected: &[f64], bound: f64) {
     );
 }
 
-/// How far from the reference, which rounds as the kernels do. `fast` goes through a whole layer, where an activation that lies
-/// between two bytes may become either, since sums of f32 and f64 differ in their last bits, and those of a smaller cache in
-/// more: tests/blocks.rs compares the products of packed activations as closely as exact ones.
-fn bound_of(precision: Precision, kv: KvType) -> f64 {
-    match (precision, kv) {
-        (Precision::Exact, KvType::F32) => 1e-5,
-        (Precision::Exact, KvType::F16) => 1e-3,
+/// How far from the reference, which rounds as the kernels do.
+fn bound_of(kv: KvType) -> f64 {
+    match kv {
+        KvType::F32 => 1e-5,
+        KvType::F16 => 1e-3,
         // Where rounding falls the other way, a value is off by 1/127 of the head's greatest.
-        (Precision::Exact, KvType::Q8) => 1e-2,
-        (Precision::Fast, KvType::F32) => 3e-3,
-        (Precision::Fast, KvType::F16 | KvType::Q8) => 2e-2,
+        KvType::Q8 => 1e-2,
     }
 }
+
+/// What a byte that became its neighbour may do to a row of a narrow layer: rows with an activation that may be rounded
+/// either way. Other rows are as close to their reference as exact ones.
+const NEAR_TIE_BOUND: f64 = 2e-2;
 
 async fn compare_with_reference(shape: Shape, precision: Precision, gpu: Gpu, label: &str) {
     let mut random = RandomModel::new(&shape, 7);
     random.plan.precision = precision;
     let mut model = load(gpu, &random).await;
     let mut reference = random.reference();
-    let bound = bound_of(precision, shape.kv);
+    let bound = bound_of(shape.kv);
+    let bound_of = |expected: &Activations, row: usize| {
+        // Keys and values that were rounded differ by more than a tie is wide.
+        let is_near = expected.near_tie[row] || (precision == Precision::Fast && shape.kv != KvType::F32);
+        if is_near { NEAR_TIE_BOUND } else { bound }
+    };
+    let mut n_close = 0;
     let layout = model.layout().clone();
     let sizes = shape.sizes;
     let attention = sizes.n_heads * sizes.head_dim;
@@ -243,6 +250,8 @@ async fn compare_with_reference(shape: Shape, precision: Precision, gpu: Gpu, la
         ];
         let first_prefill = batch.n_decode.next_multiple_of(8);
         for row in 0..batch.n_rows() {
+            let bound = bound_of(&expected, row);
+            n_close += usize::from(bound < NEAR_TIE_BOUND);
             let at = if row < batch.n_decode { row } else { row - batch.n_decode + first_prefill };
             let region = |values: &'_ [f32], start: u32, width: usize| -> Vec<f32> {
                 values[start as usize + at * width..][..width].to_vec()
@@ -270,9 +279,14 @@ async fn compare_with_reference(shape: Shape, precision: Precision, gpu: Gpu, la
         }
         assert_eq!(logits.len(), batch.logit_rows.len() * sizes.vocab_size);
         for (i, row) in logits.chunks(sizes.vocab_size).enumerate() {
+            let bound = bound_of(&expected, batch.logit_rows[i] as usize);
             check(&format!("{label}, step {n}: logits {i}"), row, &expected.logits[i], bound);
         }
     }
+    assert!(
+        n_close > 4 || (precision, shape.kv) == (Precision::Fast, KvType::F16),
+        "{label}: {n_close} rows are close"
+    );
 }
 
 /// All of them; in a browser, whose software adapter takes seconds to compile the kernels of each, those that between them
@@ -522,7 +536,7 @@ gpu_test!(long_contexts_agree_with_plain_loops_alone_and_in_a_crowd, async {
             let layout = model.layout().clone();
             let attended = model.read_activations(layout.attended.buffer).await.unwrap();
             let width = shape.sizes.n_heads * shape.sizes.head_dim;
-            let bound = bound_of(Precision::Exact, shape.kv);
+            let bound = bound_of(shape.kv);
             for (row, logits) in logits.chunks(40).enumerate() {
                 let what = format!("shape {i}, {variant:?}, position {}", LENGTHS[row]);
                 let of_row = &attended[layout.attended.start as usize + row * width..][..width];

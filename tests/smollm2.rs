@@ -209,11 +209,12 @@ fn answers_are_the_references() {
 /// How far `fast` may be from `exact`, a third more than was measured on llvmpipe: of the log-probabilities of a text's
 /// tokens the greatest and the mean difference, and the difference of their mean. `cargo test --test smollm2 fast --
 /// --nocapture` prints the table that the README shows.
-const FIDELITY: [(Option<BlockType>, f64, f64, f64); 3] = [
-    (None, 0.4, 0.1, 0.02),
-    (Some(BlockType::Q8_0), 0.4, 0.1, 0.02),
-    (Some(BlockType::Q4_0), 0.4, 0.1, 0.02),
+const FIDELITY: [(Option<BlockType>, [f64; 3]); 3] = [
+    (None, [0.91, 0.12, 0.038]),
+    (Some(BlockType::Q8_0), [0.91, 0.12, 0.038]),
+    (Some(BlockType::Q4_0), [0.91, 0.12, 0.038]),
 ];
+const FAST_TOKENS: u32 = 16;
 
 /// Log-probabilities of the fixture's text and of the answers that are surest, in one precision.
 fn measured(
@@ -238,7 +239,7 @@ fn measured(
     let prompts: Vec<&Prompt> = cases.iter().map(|(prompt, _)| prompt).collect();
     let greedy = GenerateOptions {
         temperature: 0.0,
-        max_tokens: Some(MAX_TOKENS),
+        max_tokens: Some(FAST_TOKENS),
         ignore_eos: true,
         logprobs: Some(2),
         ..GenerateOptions::default()
@@ -249,9 +250,12 @@ fn measured(
 #[test]
 fn fast_is_as_near_to_exact_as_published() {
     let expected = expected();
-    println!("| weights | max |Δ logprob| | mean |Δ logprob| | Δ mean NLL | same greedy tokens |");
+    let mut faults = Vec::new();
+    println!(
+        "| weights | max |Δ logprob| | mean |Δ logprob| | Δ mean NLL | greedy tokens before the first other one |"
+    );
     println!("| --- | --- | --- | --- | --- |");
-    for (block_type, most, most_mean, most_nll) in FIDELITY {
+    for (block_type, bounds) in FIDELITY {
         let (exact, exact_answers) = measured(block_type, Precision::Exact, &expected);
         let (fast, fast_answers) = measured(block_type, Precision::Fast, &expected);
         assert!(exact.len() > 100 && exact.len() == fast.len());
@@ -263,21 +267,26 @@ fn fast_is_as_near_to_exact_as_published() {
             exact.tokens.iter().zip(&fast.tokens).take_while(|(e, f)| e == f).count()
         };
         let n_same: usize = exact_answers.iter().zip(&fast_answers).map(same).sum();
-        let n_tokens = exact_answers.len() * MAX_TOKENS as usize;
+        let n_tokens = exact_answers.len() * FAST_TOKENS as usize;
         let name = block_type.map_or("Q4_1", BlockType::name);
         println!("| {name} | {greatest:.3} | {mean:.3} | {nll:+.4} | {n_same} of {n_tokens} |");
-        // Where exact is sure, fast says the same.
-        for (exact, fast) in exact_answers.iter().zip(&fast_answers) {
-            let at = same((exact, fast));
-            if let Some(token) = exact.logprobs.get(at) {
-                let gap = f64::from(token.top[0].logprob - token.top[1].logprob);
-                assert!(gap <= 2.0 * most, "{name}: token {at} led by {gap} and came not");
+        assert!(greatest > 1e-4, "{name}: fast rounds");
+        for (what, found, most) in
+            [("greatest", greatest, bounds[0]), ("mean", mean, bounds[1]), ("mean NLL", nll.abs(), bounds[2])]
+        {
+            if found.is_nan() || found > most {
+                faults.push(format!("{name}: the {what} difference is {found}, over {most}"));
             }
         }
-        assert!(greatest > 1e-4, "{name}: fast rounds");
-        assert!(
-            greatest <= most && mean <= most_mean && nll.abs() <= most_nll,
-            "{name}: {greatest} {mean} {nll}"
-        );
+        // Where exact is sure, fast says the same: both of two log-probabilities may have moved.
+        for (exact, fast) in exact_answers.iter().zip(&fast_answers) {
+            if let Some(token) = exact.logprobs.get(same((exact, fast))) {
+                let gap = f64::from(token.top[0].logprob - token.top[1].logprob);
+                if gap > 2.0 * bounds[0] {
+                    faults.push(format!("{name}: a token that led by {gap} did not come"));
+                }
+            }
+        }
     }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

@@ -263,6 +263,11 @@ impl Gpu {
         Self { max_matrix_bytes, ..self }
     }
 
+    /// Multiplies bytes without `dot4I8Packed`, as on a browser whose WGSL lacks it.
+    pub fn without_dot4(self) -> Self {
+        Self { has_dot4: false, ..self }
+    }
+
     /// What lowering has to know.
     pub fn target(&self) -> Target {
         let Self { variant, tuning, max_matrix_bytes, .. } = *self;

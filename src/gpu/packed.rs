@@ -204,14 +204,39 @@ fn whole_sum(codes: &Codes, form: Form, w: u32, half: usize) -> String {
             format!("total({})", products.join(" + "))
         }
         Form::Pairs => {
-            // So many products of pairs fit the upper half with its sign.
-            let most = codes.most.expect("codes have no sign") * 2 * LARGEST;
+            let most = codes.most.expect("codes have no sign");
             let pairs: Vec<usize> = (8 * half..8 * half + 8).collect();
-            let sums = pairs.chunks((0x7fff / most) as usize).map(|together| {
+            let sums = pairs.chunks(n_together(most)).map(|together| {
                 let products: Vec<String> = together.iter().map(|k| format!("w{w}_{k} * x_{k}")).collect();
                 format!("upper_half({})", products.join(" + "))
             });
             sums.collect::<Vec<_>>().join(" + ")
+        }
+    }
+}
+
+/// Products of pairs that may be added before the lower half is rounded away: so many fit the upper half with its sign.
+fn n_together(most: u32) -> usize {
+    (0x7fff / (2 * LARGEST * most)).min(8) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As products_of_pairs.wgsl computes it.
+    #[test]
+    fn pairs_hold_the_largest_products_of_every_sign() {
+        let most_of = |block| codes(block).and_then(|codes| codes.most);
+        for most in crate::format::decode::DECODED.into_iter().filter_map(most_of) {
+            let n = n_together(most);
+            for (a, b) in [(127, 127), (-127, -127), (127, -127), (-127, 127), (0, -127), (-127, 0)] {
+                let columns = (b as u32).wrapping_add((a as u32) << 16);
+                let product = (most | most << 16).wrapping_mul(columns);
+                let sum = (0..n).fold(0u32, |sum, _| sum.wrapping_add(product));
+                let upper_half = sum.wrapping_add(0x8000) as i32 >> 16;
+                assert_eq!(upper_half, n as i32 * most as i32 * (a + b), "codes up to {most}, {a} and {b}");
+            }
         }
     }
 }

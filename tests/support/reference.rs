@@ -1,7 +1,8 @@
 //! Every operation of a plan as plain loops with f64 sums: what the kernels are compared with. It shares no code with them.
 #![allow(dead_code, unreachable_pub, reason = "every test file uses its own part of this")]
 
-use std::collections::HashMap;
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
 
 use pagelm::format::block::BlockType;
 use pagelm::plan::batch::{BLOCK_TOKENS, Batch, Token};
@@ -20,6 +21,10 @@ pub struct Reference {
     vectors: Vec<Vec<f32>>,
     /// By layer and slot: keys and values of all heads, (kv heads, head_dim)
     cache: HashMap<(usize, u32), [Vec<f64>; 2]>,
+    /// Slots of the cache that a row near a tie wrote.
+    slots_near_tie: HashSet<(usize, u32)>,
+    /// Whether a product since this was last asked had an activation near a tie.
+    met_tie: Cell<bool>,
 }
 
 /// What a step leaves behind, row by row in the batch's order.
@@ -31,7 +36,13 @@ pub struct Activations {
     pub mlp: Vec<Vec<f64>>,
     /// (logit rows, vocab)
     pub logits: Vec<Vec<f64>>,
+    /// Rows with an activation that `fast` may round either way, since f32 and f64 differ in their last bits; also those
+    /// that attend to such a row.
+    pub near_tie: Vec<bool>,
 }
+
+/// Activations so near to the middle of two bytes, in bytes, may become either.
+const NEAR_TIE: f64 = 2e-4;
 
 /// The values of whole blocks of a file, after GGML's description of each type; of the types that tests/blocks.rs compares
 /// with GGML's own values, as pagelm decodes them.
@@ -64,12 +75,19 @@ pub fn decode(block_type: BlockType, bytes: &[u8]) -> Vec<f32> {
 
 impl Reference {
     pub fn new(plan: &Plan, matrices: Vec<Vec<f32>>, vectors: Vec<Vec<f32>>) -> Self {
-        Self { plan: plan.clone(), matrices, vectors, cache: HashMap::new() }
+        Self {
+            plan: plan.clone(),
+            matrices,
+            vectors,
+            cache: HashMap::new(),
+            slots_near_tie: HashSet::new(),
+            met_tie: Cell::new(false),
+        }
     }
 
     /// Computes a step, operation by operation.
     pub fn step(&mut self, batch: &Batch) -> Activations {
-        let mut a = Activations::default();
+        let mut a = Activations { near_tie: vec![false; batch.n_rows()], ..Activations::default() };
         for op in self.plan.ops.clone() {
             self.op(&op, batch, &mut a);
         }
@@ -91,17 +109,21 @@ impl Reference {
                 }
             }
             Op::ProjectQkv { layer, norm, weights, bias, head_norms, rotation } => {
-                let projected: Vec<Vec<f64>> = a
-                    .hidden
-                    .iter()
-                    .map(|hidden| {
-                        let x = self.norm(norm, hidden);
-                        let all = weights.iter().flat_map(|id| self.matvec(*id, &x)).collect();
-                        self.with_bias(all, *bias)
-                    })
-                    .collect();
+                let mut projected: Vec<Vec<f64>> = Vec::new();
+                for (hidden, near_tie) in a.hidden.iter().zip(&mut a.near_tie) {
+                    let x = self.norm(norm, hidden);
+                    let all = weights.iter().flat_map(|id| self.matvec(*id, &x)).collect();
+                    projected.push(self.with_bias(all, *bias));
+                    *near_tie |= self.met_tie.take();
+                }
                 a.query.clear();
                 for (row, all) in projected.into_iter().enumerate() {
+                    let slot = (*layer, batch.slot(row, self.plan.layer_caches[*layer]));
+                    if a.near_tie[row] {
+                        self.slots_near_tie.insert(slot);
+                    } else {
+                        self.slots_near_tie.remove(&slot);
+                    }
                     a.query.push(self.keep(*layer, all, head_norms.as_ref(), *rotation, batch, row));
                 }
             }
@@ -109,14 +131,19 @@ impl Reference {
                 a.attended = (0..batch.n_rows())
                     .map(|row| self.attend(*layer, *scale, *softcap, batch, row, &a.query[row]))
                     .collect();
+                for (row, near_tie) in a.near_tie.iter_mut().enumerate() {
+                    let mut slots = self.seen_slots(*layer, batch, row).into_iter();
+                    *near_tie |= slots.any(|slot| self.slots_near_tie.contains(&(*layer, slot)));
+                }
             }
             Op::ProjectAdd { weights, bias, input, post_norm } => {
                 let inputs = match input {
                     Activation::Attended => a.attended.clone(),
                     Activation::Mlp => a.mlp.clone(),
                 };
-                for (hidden, input) in a.hidden.iter_mut().zip(inputs) {
+                for ((hidden, input), near_tie) in a.hidden.iter_mut().zip(inputs).zip(&mut a.near_tie) {
                     let projected = self.with_bias(self.matvec(*weights, &input), *bias);
+                    *near_tie |= self.met_tie.take();
                     add(
                         hidden,
                         &post_norm.as_ref().map_or(projected.clone(), |norm| self.norm(norm, &projected)),
@@ -129,21 +156,29 @@ impl Reference {
                     let both = weights.iter().flat_map(|id| self.matvec(*id, &x)).collect();
                     gate(self.with_bias(both, *bias), *nonlinearity)
                 };
-                a.mlp = a.hidden.iter().map(gated).collect();
+                a.mlp.clear();
+                for (hidden, near_tie) in a.hidden.iter().zip(&mut a.near_tie) {
+                    a.mlp.push(gated(hidden));
+                    *near_tie |= self.met_tie.take();
+                }
             }
             Op::Mlp { norm, weights, bias, nonlinearity } => {
                 let inner = |hidden: &Vec<f64>| {
                     let up = self.with_bias(self.matvec(*weights, &self.norm(norm, hidden)), *bias);
                     up.iter().map(|u| apply(*nonlinearity, *u)).collect()
                 };
-                a.mlp = a.hidden.iter().map(inner).collect();
+                a.mlp.clear();
+                for (hidden, near_tie) in a.hidden.iter().zip(&mut a.near_tie) {
+                    a.mlp.push(inner(hidden));
+                    *near_tie |= self.met_tie.take();
+                }
             }
             Op::Logits { norm, weights, softcap } => {
-                let logits = |row: &u32| {
+                for row in &batch.logit_rows {
                     let logits = self.matvec(*weights, &self.norm(norm, &a.hidden[*row as usize]));
-                    logits.iter().map(|logit| capped(*logit, *softcap)).collect()
-                };
-                a.logits = batch.logit_rows.iter().map(logits).collect();
+                    a.logits.push(logits.iter().map(|logit| capped(*logit, *softcap)).collect());
+                    a.near_tie[*row as usize] |= self.met_tie.take();
+                }
             }
         }
     }
@@ -192,13 +227,7 @@ impl Reference {
         query: &[f64],
     ) -> Vec<f64> {
         let sizes = self.plan.sizes;
-        let cache = self.plan.layer_caches[layer];
-        let blocks = &batch.block_tables[batch.sequences[row] as usize][cache];
-        let end = batch.positions[row] as usize + 1;
-        let first = end.saturating_sub(self.plan.caches[cache].window.unwrap_or(usize::MAX));
-        let slots: Vec<u32> = (first..end)
-            .map(|p| blocks[p / BLOCK_TOKENS] * BLOCK_TOKENS as u32 + (p % BLOCK_TOKENS) as u32)
-            .collect();
+        let slots = self.seen_slots(layer, batch, row);
         let mut attended = Vec::new();
         for (head, q) in query.chunks(sizes.head_dim).enumerate() {
             let start = head / (sizes.n_heads / sizes.n_kv_heads) * sizes.head_dim;
@@ -217,6 +246,16 @@ impl Reference {
             }));
         }
         attended
+    }
+
+    /// Slots of the positions that a row attends to.
+    fn seen_slots(&self, layer: usize, batch: &Batch, row: usize) -> Vec<u32> {
+        let cache = self.plan.layer_caches[layer];
+        let blocks = &batch.block_tables[batch.sequences[row] as usize][cache];
+        let end = batch.positions[row] as usize + 1;
+        let first = end.saturating_sub(self.plan.caches[cache].window.unwrap_or(usize::MAX));
+        let slot = |p: usize| blocks[p / BLOCK_TOKENS] * BLOCK_TOKENS as u32 + (p % BLOCK_TOKENS) as u32;
+        (first..end).map(slot).collect()
     }
 
     /// What a gated MLP without a bias makes of activations that are packed already.
@@ -251,7 +290,21 @@ impl Reference {
         if self.plan.precision == Precision::Exact || is_float {
             return self.dots(id, x);
         }
-        self.dots(id, &x.chunks(32).flat_map(in_8_bits).collect::<Vec<f64>>())
+        self.dots(id, &x.chunks(32).flat_map(|block| self.in_8_bits(block)).collect::<Vec<f64>>())
+    }
+
+    /// What `fast` keeps of 32 activations: whole multiples of the largest one's 127th part.
+    fn in_8_bits(&self, block: &[f64]) -> Vec<f64> {
+        let largest = block.iter().fold(0f64, |m, v| m.max(v.abs()));
+        let d = largest / 127.0;
+        let kept = |v: &f64| {
+            let bytes = if d == 0.0 { 0.0 } else { v / d };
+            if (bytes.abs().fract() - 0.5).abs() < NEAR_TIE {
+                self.met_tie.set(true);
+            }
+            bytes.round_ties_even() * d
+        };
+        block.iter().map(kept).collect()
     }
 
     fn dots(&self, id: MatrixId, x: &[f64]) -> Vec<f64> {
@@ -267,13 +320,6 @@ impl Reference {
 
 fn known(token: Token) -> usize {
     token.known().expect("a reference computes what the host knows") as usize
-}
-
-/// What `fast` keeps of 32 activations: whole multiples of the largest one's 127th part.
-fn in_8_bits(block: &[f64]) -> Vec<f64> {
-    let largest = block.iter().fold(0f64, |m, v| m.max(v.abs()));
-    let d = largest / 127.0;
-    block.iter().map(|v| if d == 0.0 { 0.0 } else { (v / d).round_ties_even() * d }).collect()
 }
 
 fn gate(both: Vec<f64>, nonlinearity: Nonlinearity) -> Vec<f64> {

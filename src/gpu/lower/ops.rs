@@ -17,7 +17,7 @@ pub(super) struct Lowering<'a> {
     pub(super) plan: &'a Plan,
     pub(super) layout: &'a Layout,
     pub(super) target: Target,
-    pub(super) segments: &'a [Vec<Segment>],
+    segments: &'a [Vec<Segment>],
     pub(super) dispatches: Vec<Dispatch>,
 }
 
@@ -129,7 +129,7 @@ impl Lowering<'_> {
         Constants { bias: self.vector(bias), ..self.constants(rows) }
     }
 
-    pub(super) fn vector(&self, id: Option<VectorId>) -> u32 {
+    fn vector(&self, id: Option<VectorId>) -> u32 {
         id.map_or(NONE, |id| self.layout.vectors[id.0])
     }
 
