@@ -142,7 +142,7 @@ impl Gpu {
         let info = adapter.get_info();
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("pagelm"),
-            // A browser's is asked for in www/engine_worker.js: wgpu does not pass it on.
+            // In a browser wgpu knows no such feature: `browser` asks for it.
             required_features: adapter.features() & wgpu::Features::SUBGROUP,
             required_limits: limits.unwrap_or_else(|| adapter.limits()),
             ..Default::default()
@@ -269,6 +269,8 @@ pub async fn adapters() -> Vec<AdapterSummary> {
 }
 
 fn instance() -> wgpu::Instance {
+    #[cfg(target_arch = "wasm32")]
+    browser::ask_for_subgroups();
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.backends = wgpu::Backends::PRIMARY;
     wgpu::Instance::new(descriptor)

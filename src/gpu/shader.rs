@@ -122,8 +122,15 @@ impl ShaderKey {
 
     /// The whole text.
     pub fn source(self) -> String {
-        let mut text =
-            format!("const WORKGROUP: u32 = {WORKGROUP}u;\nconst GRID_LIMIT: u32 = {GRID_LIMIT}u;\n");
+        let mut text = String::new();
+        if cfg!(target_arch = "wasm32") && self.uses_subgroups() {
+            // Browsers want this said; naga refuses it. Where subgroups sum, all invocations come by: the early returns are
+            // those of whole workgroups, which a browser's analysis may not see.
+            text.push_str("enable subgroups;\ndiagnostic(off, subgroup_uniformity);\n");
+        }
+        text.push_str(&format!(
+            "const WORKGROUP: u32 = {WORKGROUP}u;\nconst GRID_LIMIT: u32 = {GRID_LIMIT}u;\n"
+        ));
         if let Some(head_dim) = self.head_dim() {
             text.push_str(&format!("const HEAD_DIM: u32 = {head_dim}u;\n"));
         }
@@ -162,9 +169,13 @@ impl ShaderKey {
         self.files().into_iter().map(Cow::Borrowed).chain(made.map(Cow::Owned)).collect()
     }
 
-    /// Whether its invocations find workgroup memory at zero; other kernels write before they read.
-    pub fn needs_zeroed_memory(self) -> bool {
+    fn uses_subgroups(self) -> bool {
         matches!(self, Self::Matvec(Matvec { subgroups: true, .. }))
+    }
+
+    /// Whether its invocations must find workgroup memory at zero; other kernels write before they read.
+    pub fn needs_zeroed_memory(self) -> bool {
+        self.uses_subgroups()
     }
 
     fn files(self) -> Vec<&'static str> {

@@ -40,9 +40,9 @@ fn attend_split(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocati
     let per_head = constants.y_stride / constants.n_heads;
     let y = constants.y + row * constants.y_stride + first_head * per_head + group.x * (HEAD_DIM + 4u);
     // Of the first range with a position that the row sees, to that of the last.
-    let from = max(first, seen / RANGE * RANGE);
+    let earliest = max(first, seen / RANGE * RANGE);
     let end = min(first + span, last + 1u);
-    for (var start = from; start < end; start += RANGE) {
+    for (var start = earliest; start < end; start += RANGE) {
         workgroupBarrier();
         weigh(row, kv_head, start, seen, last, lane);
         workgroupBarrier();
@@ -62,7 +62,7 @@ fn attend_split(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocati
             let vector = i % VECTORS;
             var sum = combined[head * LANES + vector];
             for (var s = 1u; s < SLICES; s++) { sum += combined[head * LANES + s * VECTORS + vector]; }
-            add4_to(y + head * per_head + 4u * vector, sum, joined(head), start == from);
+            add4_to(y + head * per_head + 4u * vector, sum, joined(head), start == earliest);
         }
         workgroupBarrier();
         if (lane < n_heads) {
