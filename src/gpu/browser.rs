@@ -51,9 +51,9 @@ pub(super) fn ask_for_subgroups() {
         return;
     }
     pass_through(&gpu, "requestAdapter", |request_adapter, gpu, options| {
-        let adapter = request_adapter.call1(gpu, &options).map(Promise::unchecked_from_js);
+        let adapter = Promise::resolve(&request_adapter.call1(gpu, &options)?);
         let asking = async move {
-            let adapter = JsFuture::from(adapter?).await?;
+            let adapter = JsFuture::from(adapter).await?;
             if offers_subgroups(&adapter) {
                 pass_through(&adapter, "requestDevice", |request_device, adapter, descriptor| {
                     let features = property(&descriptor, "requiredFeatures");
