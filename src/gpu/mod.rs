@@ -157,12 +157,15 @@ impl Gpu {
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| record(&on_error, refused(&error))));
         let on_loss = Arc::clone(&fault);
         device.set_device_lost_callback(move |_, reason| record(&on_loss, GpuError::Lost { reason }));
-        let variant = match has_subgroups(&device) {
+        let class = AdapterClass::of(&summary.name, info.device_type);
+        // Where compilers choose a size for each kernel, a row alone would be summed in another order than in a crowd.
+        // Apple's have one size, whatever is said of them.
+        let is_of_one_size = info.subgroup_min_size == info.subgroup_max_size || class == AdapterClass::Apple;
+        let variant = match has_subgroups(&device) && is_of_one_size {
             _ if summary.is_software => Variant::Serial,
             true => Variant::Subgroup,
             false => Variant::Workgroup,
         };
-        let class = AdapterClass::of(&summary.name, info.device_type);
         let limits = device.limits();
         let max_matrix_bytes = max_binding_bytes(&limits);
         let live = Arc::default();

@@ -27,7 +27,7 @@ pub enum Variant {
     Serial,
     /// Workgroups that share work through workgroup memory: real GPUs.
     Workgroup,
-    /// As `Workgroup`, and sums are first taken over subgroups: real GPUs that have them.
+    /// As `Workgroup`, and sums are first taken over subgroups: real GPUs that have them, of one size.
     Subgroup,
 }
 
