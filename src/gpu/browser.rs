@@ -1,8 +1,16 @@
-//! What a browser says of its adapter and wgpu does not pass on.
+//! What a browser says of its adapter and can do, and wgpu does not pass on.
 
-use wasm_bindgen::JsValue;
+use std::cell::Cell;
+
+use js_sys::{Array, Function, Promise, Reflect};
+use wasm_bindgen::closure::Closure;
+use wasm_bindgen::{JsCast as _, JsValue};
+use wasm_bindgen_futures::{JsFuture, future_to_promise};
 
 use super::AdapterSummary;
+
+/// The browser's name of the feature.
+const SUBGROUPS: &str = "subgroups";
 
 /// Architectures that are processors imitating a GPU.
 const SOFTWARE: [&str; 3] = ["swiftshader", "llvmpipe", "warp"];
@@ -26,4 +34,70 @@ pub(super) fn describe(device: &wgpu::Device, mut summary: AdapterSummary) -> Ad
     let lower = format!("{architecture} {description}").to_lowercase();
     summary.is_software |= SOFTWARE.iter().any(|software| lower.contains(software));
     summary
+}
+
+/// Whether a device has subgroups.
+pub(super) fn has_subgroups(device: &wgpu::Device) -> bool {
+    device.as_webgpu().is_some_and(|device| offers_subgroups(device.as_ref()))
+}
+
+/// Makes every device of an adapter with subgroups have them. wgpu does not know the feature in browsers, so that it cannot
+/// ask: what its requests pass through on their way to the browser adds the question.
+pub(super) fn ask_for_subgroups() {
+    thread_local! { static ASKS: Cell<bool> = const { Cell::new(false) }; }
+    let gpu = property(&js_sys::global(), "navigator").and_then(|navigator| property(&navigator, "gpu"));
+    let Some(gpu) = gpu else { return };
+    if ASKS.replace(true) {
+        return;
+    }
+    pass_through(&gpu, "requestAdapter", |request_adapter, gpu, options| {
+        let adapter = Promise::resolve(&request_adapter.call1(gpu, &options)?);
+        let asking = async move {
+            let adapter = JsFuture::from(adapter).await?;
+            if offers_subgroups(&adapter) {
+                pass_through(&adapter, "requestDevice", |request_device, adapter, descriptor| {
+                    let features = property(&descriptor, "requiredFeatures");
+                    let features = features.map_or_else(Array::new, |features| Array::from(&features));
+                    features.push(&JsValue::from_str(SUBGROUPS));
+                    Reflect::set(&descriptor, &JsValue::from_str("requiredFeatures"), &features)?;
+                    request_device.call1(adapter, &descriptor)
+                });
+            }
+            Ok(adapter)
+        };
+        Ok(future_to_promise(asking).into())
+    });
+}
+
+/// Puts a function of its own before a method of one argument; it gets the method, its object and the argument.
+fn pass_through(
+    object: &JsValue,
+    method: &str,
+    mut instead: impl FnMut(&Function, &JsValue, JsValue) -> Result<JsValue, JsValue> + 'static,
+) {
+    let Some(original) = property(object, method).and_then(|method| method.dyn_into::<Function>().ok())
+    else {
+        return;
+    };
+    let this = object.clone();
+    let call = move |argument| {
+        instead(&original, &this, argument).unwrap_or_else(|error| Promise::reject(&error).into())
+    };
+    let closure: Closure<dyn FnMut(JsValue) -> JsValue> = Closure::new(call);
+    // Where a browser does not let itself be changed, its devices have no subgroups.
+    let _ = Reflect::set(object, &JsValue::from_str(method), &closure.into_js_value());
+}
+
+/// Of an adapter or a device.
+fn offers_subgroups(of: &JsValue) -> bool {
+    let has = |features: JsValue| {
+        let has = property(&features, "has")?.dyn_into::<Function>().ok()?;
+        has.call1(&features, &JsValue::from_str(SUBGROUPS)).ok()?.as_bool()
+    };
+    property(of, "features").and_then(has).unwrap_or(false)
+}
+
+fn property(of: &JsValue, name: &str) -> Option<JsValue> {
+    let found = Reflect::get(of, &JsValue::from_str(name)).ok()?;
+    (!found.is_null() && !found.is_undefined()).then_some(found)
 }

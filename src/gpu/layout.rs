@@ -127,16 +127,12 @@ impl Layout {
         let mut outputs = Regions::of(Buffer::Outputs);
         let stream = hidden.take(rows * sizes.width);
         let per_span = capacity.decode_rows * sizes.n_heads * (sizes.head_dim + 4);
-        let span_ranges = if variant.shares_work() {
-            let most_bytes = (max_binding_bytes / 8).min(MOST_SPAN_BYTES);
-            let fits = |n_ranges: &usize| {
-                (most_spans(plan, capacity, *n_ranges) * per_span * 4) as u64 <= most_bytes
-            };
-            (0..usize::BITS).map(|power| 1 << power).find(fits).unwrap_or(1)
-        } else {
-            1
-        };
-        let n_spans = if variant.shares_work() { most_spans(plan, capacity, span_ranges) } else { 0 };
+        let most_span_bytes = (max_binding_bytes / 8).min(MOST_SPAN_BYTES);
+        let n_spans_of =
+            |n_ranges| if variant.shares_work() { most_spans(plan, capacity, n_ranges) } else { 0 };
+        let fits = |n_ranges: &usize| (n_spans_of(*n_ranges) * per_span * 4) as u64 <= most_span_bytes;
+        let span_ranges = (0..16).map(|power| 1 << power).find(fits).unwrap_or(1);
+        let n_spans = n_spans_of(span_ranges);
         let spans = hidden.take(n_spans * per_span);
         let normed = inputs.take(rows * sizes.width);
         let projected =

@@ -159,7 +159,7 @@ impl Gpu {
         let info = adapter.get_info();
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("pagelm"),
-            // A browser's subgroups are asked for in www/engine_worker.js: wgpu does not pass that on.
+            // In a browser wgpu knows no subgroups: `browser` asks for them.
             required_features: adapter.features()
                 & (wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY),
             required_limits: limits.unwrap_or_else(|| adapter.limits()),
@@ -175,7 +175,11 @@ impl Gpu {
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| record(&on_error, refused(&error))));
         let on_loss = Arc::clone(&fault);
         device.set_device_lost_callback(move |_, reason| record(&on_loss, GpuError::Lost { reason }));
-        let variant = match has_subgroups(&device) {
+        let class = AdapterClass::of(&summary.name, info.device_type);
+        // Where compilers choose a size for each kernel, a row alone would be summed in another order than in a crowd.
+        // Apple's have one size, whatever is said of them.
+        let is_of_one_size = info.subgroup_min_size == info.subgroup_max_size || class == AdapterClass::Apple;
+        let variant = match has_subgroups(&device) && is_of_one_size {
             _ if summary.is_software => Variant::Serial,
             true => Variant::Subgroup,
             false => Variant::Workgroup,
@@ -332,6 +336,8 @@ pub async fn adapters() -> Vec<AdapterSummary> {
 }
 
 fn instance() -> wgpu::Instance {
+    #[cfg(target_arch = "wasm32")]
+    browser::ask_for_subgroups();
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.backends = wgpu::Backends::PRIMARY;
     wgpu::Instance::new(descriptor)

@@ -27,7 +27,7 @@ pub enum Variant {
     Serial,
     /// Workgroups that share work through workgroup memory: real GPUs.
     Workgroup,
-    /// As `Workgroup`, and sums are first taken over subgroups: real GPUs that have them.
+    /// As `Workgroup`, and sums are first taken over subgroups: real GPUs that have them, of one size.
     Subgroup,
 }
 
@@ -166,14 +166,21 @@ impl ShaderKey {
 
     /// The whole text; `has_dot4` tells whether the device's WGSL has `dot4I8Packed`.
     pub fn source(self, has_dot4: bool) -> String {
+        let mut text = String::new();
+        if cfg!(target_arch = "wasm32") && self.uses_subgroups() {
+            // Browsers want this said; naga refuses it. Where subgroups sum, all invocations come by: the early returns are
+            // those of whole workgroups, which a browser's analysis may not see.
+            text.push_str("enable subgroups;\ndiagnostic(off, subgroup_uniformity);\n");
+        }
         let workgroup = match self {
             Self::MatmulFast(Variant::Serial, ..) => packed::SERIAL_WORKGROUP,
             _ => WORKGROUP,
         };
         let input = if matches!(self, Self::MatmulFast(..)) { "vec4<u32>" } else { "vec4<f32>" };
         let output = if matches!(self, Self::Quantize | Self::NormFast(_)) { "u32" } else { "f32" };
-        let mut text =
-            format!("const WORKGROUP: u32 = {workgroup}u;\nconst GRID_LIMIT: u32 = {GRID_LIMIT}u;\n");
+        text.push_str(&format!(
+            "const WORKGROUP: u32 = {workgroup}u;\nconst GRID_LIMIT: u32 = {GRID_LIMIT}u;\n"
+        ));
         text.push_str(&format!("alias Input = {input};\nalias Output = {output};\n"));
         if matches!(self, Self::Quantize | Self::NormFast(_) | Self::MatmulFast(..)) {
             text.push_str(&format!("const GROUP_WORDS: u32 = {}u;\n", packed::GROUP_WORDS));
@@ -232,9 +239,13 @@ impl ShaderKey {
         pieces
     }
 
-    /// Whether its invocations find workgroup memory at zero; other kernels write before they read.
-    pub fn needs_zeroed_memory(self) -> bool {
+    fn uses_subgroups(self) -> bool {
         matches!(self, Self::Matvec(Matvec { subgroups: true, .. }))
+    }
+
+    /// Whether its invocations must find workgroup memory at zero; other kernels write before they read.
+    pub fn needs_zeroed_memory(self) -> bool {
+        self.uses_subgroups()
     }
 
     fn files(self) -> Vec<&'static str> {

@@ -72,7 +72,7 @@ impl AdapterClass {
             wgpu::DeviceType::DiscreteGpu => Self::Discrete,
             wgpu::DeviceType::IntegratedGpu => Self::Integrated,
             // A browser does not say.
-            wgpu::DeviceType::Other if has(&["nvidia", "amd"]) => Self::Discrete,
+            wgpu::DeviceType::Other if has(&["nvidia", "geforce", "amd", "radeon"]) => Self::Discrete,
             wgpu::DeviceType::Other if has(&["intel"]) => Self::Integrated,
             _ => Self::Other,
         }

@@ -241,8 +241,9 @@ impl Reference {
             let greatest = scores.iter().copied().fold(f64::MIN, f64::max);
             let weights: Vec<f64> = scores.iter().map(|s| (s - greatest).exp()).collect();
             let total: f64 = weights.iter().sum();
+            let values: Vec<&[f64]> = slots.iter().map(|slot| of(slot, 1)).collect();
             attended.extend((0..sizes.head_dim).map(|d| {
-                slots.iter().zip(&weights).map(|(slot, weight)| weight * of(slot, 1)[d]).sum::<f64>() / total
+                values.iter().zip(&weights).map(|(value, weight)| weight * value[d]).sum::<f64>() / total
             }));
         }
         attended
