@@ -42,6 +42,7 @@ const NO_LOCK_MS: i32 = 300;
 
 /// What reaches the page.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "few wait at a time, and almost all are events")]
 pub enum Incoming {
     /// The engine said something.
     Event(Event),
