@@ -333,11 +333,16 @@ gpu_test!(matrices_split_over_bindings_agree_with_plain_loops, async {
 });
 
 gpu_test!(a_row_alone_has_the_bits_it_has_in_a_crowd, async {
+    alone_and_in_a_crowd(&run_here([2, 3, 4, 8, 10, 13, 14, 16], &[3, 13]), Precision::Exact).await;
+});
+
+gpu_test!(a_row_alone_has_the_bits_it_has_in_a_crowd_in_fast_too, async {
+    alone_and_in_a_crowd(&run_here([3, 8, 7, 14], &[3]), Precision::Fast).await;
+});
+
+async fn alone_and_in_a_crowd(shapes: &[usize], precision: Precision) {
     for variant in variants().await {
-        let exact = [2, 3, 4, 8, 10, 13, 14, 16];
-        let exact = run_here(exact, &[3, 13]).into_iter().map(|i| (i, Precision::Exact));
-        let fast = run_here([3, 7, 8, 14], &[3]).into_iter().map(|i| (i, Precision::Fast));
-        for (i, precision) in exact.chain(fast) {
+        for &i in shapes {
             let shape = SHAPES[i];
             let mut random = RandomModel::new(&shape, 11);
             random.plan.precision = precision;
@@ -370,7 +375,7 @@ gpu_test!(a_row_alone_has_the_bits_it_has_in_a_crowd, async {
             }
         }
     }
-});
+}
 
 gpu_test!(large_tiles_of_prompts_have_the_bits_of_small_ones, async {
     // Two prompts together, so that tiles hold rows of both; neither rows nor outputs fill the last tile.

@@ -1,3 +1,5 @@
+// Codes of five bits as bytes: Q5_0, Q5_1, Q5_K.
+
 fn packed(words: Words) -> Packed {
     let fifth = vec4<u32>(words.fifth) >> EACH_NIBBLE;
     return Packed(

@@ -1,3 +1,5 @@
+// The numbers that four bits stand for as signed bytes: IQ4_NL, IQ4_XS.
+
 fn packed(words: Words) -> Packed {
     return Packed(
         vec4<u32>(number_bytes(words.x), number_bytes(words.y), number_bytes(words.z), number_bytes(words.w)),

@@ -1,3 +1,5 @@
+// Twice the numbers that four bits stand for as signed bytes: MXFP4.
+
 fn packed(words: Words) -> Packed {
     return Packed(
         vec4<u32>(number_bytes(words.x), number_bytes(words.y), number_bytes(words.z), number_bytes(words.w)),

@@ -1,3 +1,5 @@
+// Codes of three bits as bytes: Q3_K.
+
 fn packed(words: Words) -> Packed {
     let third = vec4<u32>(words.third) >> EACH_NIBBLE;
     return Packed(
