@@ -27,6 +27,7 @@ mod noop;
 pub mod packed;
 mod readback;
 mod sampled_words;
+mod serial_attention;
 mod serial_tile;
 pub mod shader;
 pub mod timings;
