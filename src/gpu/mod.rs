@@ -30,6 +30,7 @@ pub mod packed;
 mod pipelines;
 mod readback;
 mod sampled_words;
+mod serial_attention;
 mod serial_tile;
 pub mod shader;
 pub mod timings;

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use super::tuning::{CLASSES, Cut};
-use super::{attend_text, attention_sums, matvec_text, packed, serial_tile};
+use super::{attend_text, attention_sums, matvec_text, packed, serial_attention, serial_tile};
 use crate::format::block::BlockType;
 /// Block types that kernels decode: all that the processor does.
 pub use crate::format::decode::DECODED as BLOCK_TYPES;
@@ -220,6 +220,9 @@ impl ShaderKey {
             Self::Matmul(_, tile, _) => pieces.push(Cow::Owned(serial_tile::text(tile))),
             Self::Matvec(Matvec { tile, norm, cut, .. }) => {
                 pieces.push(Cow::Owned(matvec_text::text(cut, tile, norm)));
+            }
+            Self::Attend(Variant::Serial, _, head_dim) => {
+                pieces.push(Cow::Owned(serial_attention::text(head_dim)));
             }
             Self::AttendSplit(_, _, n_heads) => pieces.push(Cow::Owned(attend_text::text(n_heads))),
             Self::AttendTiled(_, head_dim) => pieces.push(Cow::Owned(attention_sums::text(head_dim))),
