@@ -15,7 +15,9 @@ use pagelm::format::gguf::{Header, Parsed};
 use pagelm::gpu::Gpu;
 use pagelm::host::native::surroundings;
 use pagelm::host::{ConnectionId, Host};
-use pagelm::protocol::{Event, FinishReason, GenerateOptions, LoadOptions, Prompt};
+use pagelm::protocol::{
+    Event, FinishReason, GenerateOptions, KvType, LoadOptions, Precision, Prompt, Quantize,
+};
 
 fn load(host: &mut Host) {
     let source = MemorySource::new("llama-tiny.gguf", llama_tiny_gguf());
@@ -180,11 +182,23 @@ fn weights_that_are_no_numbers_are_refused_by_file_and_tensor() {
 
 #[test]
 fn a_model_that_computes_no_numbers_ends_the_answer_with_a_sentence() {
-    for samples in [false, true] {
+    const F16: KvType = KvType::F16;
+    let table = [
+        (false, Precision::Exact, F16),
+        (true, Precision::Exact, F16),
+        (false, Precision::Fast, F16),
+        (true, Precision::Fast, F16),
+        (true, Precision::Exact, KvType::Q8),
+        (false, Precision::Fast, KvType::Q8),
+    ];
+    for (samples, precision, kv) in table {
+        // Floats are never packed.
+        let quantize = if precision == Precision::Fast { Quantize::Q8 } else { Quantize::None };
+        let options = LoadOptions { precision, kv, quantize, ..LoadOptions::default() };
         let mut host = Host::new(surroundings(), None).with_gpu(gpu(samples));
         // Each value is a number, and their products are not.
         let sources = vec![llama_tiny_with("blk.0.attn_norm.weight", f32::MAX)];
-        pollster::block_on(host.load(sources, &LoadOptions::default(), |_, _| {})).unwrap();
+        pollster::block_on(host.load(sources, &options, |_, _| {})).unwrap();
         // The second time with a step in flight that nobody asked for any more.
         for request in 1..3 {
             host.generate(1, request, &prompt("Once"), &greedy(5));

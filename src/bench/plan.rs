@@ -94,7 +94,9 @@ impl Plan {
     /// Tokens of its longest sequence.
     pub fn context(&self) -> u64 {
         let longest = |tokens: &[u32]| u64::from(tokens.iter().copied().max().unwrap_or_default());
-        longest(&self.prompt_tokens) + longest(&self.max_tokens)
+        let of_ops = self.prompt_tokens.first().filter(|_| self.time_ops);
+        let of_ops = of_ops.map_or(0, |&prompt_tokens| u64::from(prompt_tokens) + u64::from(OPS_TOKENS));
+        (longest(&self.prompt_tokens) + longest(&self.max_tokens)).max(of_ops)
     }
 
     /// The most sequences at once.

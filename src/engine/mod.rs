@@ -329,8 +329,8 @@ impl Engine {
         Some(Step { id, batch, sequences })
     }
 
-    /// Whether a step beside those in flight is worth it: see there where the device samples, and where it does not, it is
-    /// only while prompts are read.
+    /// Whether a step beside those in flight is worth it: never where the host samples, and else not where it would only
+    /// split those that wait for the host in two halves that take turns.
     pub fn may_overlap(&self) -> bool {
         self.scheduler.may_overlap()
     }

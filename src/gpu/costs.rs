@@ -5,7 +5,8 @@
 
 use super::GpuError;
 use super::model::{GpuModel, n_rows};
-use crate::plan::batch::{BLOCK_TOKENS, Batch, RowKind};
+use crate::plan::batch::{BLOCK_TOKENS, Batch, RowKind, Wants};
+use crate::plan::sample::Sampling;
 use crate::plan::{Device as _, Op};
 
 /// Steps before the one that is counted: what is made once is made by then.
@@ -63,7 +64,10 @@ fn decode_batch(model: &GpuModel, position: usize) -> Batch {
     let table = |n_own: &usize| (0..n_blocks).map(|block_idx| (block_idx % n_own) as u32).collect();
     let mut batch = Batch::default();
     let sequence = batch.push_sequence(model.cache_blocks().iter().map(table).collect());
-    batch.push_row(RowKind::Decode, sequence, 0, position as u32, true);
+    let greedy =
+        Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0, place: 0, n_logprobs: None };
+    let wants = if model.samples() { Wants::Token(greedy) } else { Wants::Logits };
+    batch.push_row(RowKind::Decode, sequence, 0, position as u32, wants);
     batch
 }
 

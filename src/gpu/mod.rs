@@ -14,6 +14,7 @@ use lower::{LowerError, Target};
 mod attend_text;
 mod attention_sums;
 pub mod batch_words;
+mod block_texts;
 #[cfg(target_arch = "wasm32")]
 mod browser;
 pub mod buffers;

@@ -20,7 +20,8 @@ pub(super) fn text(head_dim: u32) -> String {
         text,
         "// Products of the query with the keys of four positions.\nfn products(q: Query, at: vec4<u32>) -> vec4<f32> {{"
     );
-    let _ = writeln!(text, "    var d0 = vec4<f32>(0.0);\n    var d1 = d0;\n    var d2 = d0;\n    var d3 = d0;");
+    let _ =
+        writeln!(text, "    var d0 = vec4<f32>(0.0);\n    var d1 = d0;\n    var d2 = d0;\n    var d3 = d0;");
     let product = |v: u32, i: u32| format!("    d{i} = fma(q.q{v}, kv_read4(at[{i}] + {}u), d{i});\n", 4 * v);
     text.push_str(&each(&|v| (0..4).map(|i| product(v, i)).collect()));
     text.push_str("    return vec4<f32>(total4(d0), total4(d1), total4(d2), total4(d3));\n}\n\n");

@@ -65,8 +65,10 @@ impl GpuModel {
         };
         let resolved = buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC);
         let readback = buffer(wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ);
-        let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let encoder = || device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        // A submit a run: each is as long as a step, and no watchdog fires.
         for run in 0..RUNS as u64 {
+            let mut encoder = encoder();
             let queries = device.create_query_set(&wgpu::QuerySetDescriptor {
                 label: Some("timings"),
                 ty: wgpu::QueryType::Timestamp,
@@ -84,7 +86,9 @@ impl GpuModel {
                 self.dispatch(batch, dispatch, &mut pass);
             }
             encoder.resolve_query_set(&queries, 0..n_queries, &resolved, run * run_bytes);
+            self.gpu.queue.submit([encoder.finish()]);
         }
+        let mut encoder = encoder();
         encoder.copy_buffer_to_buffer(&resolved, 0, &readback, 0, size);
         let submission = self.gpu.queue.submit([encoder.finish()]);
         let op = |dispatch: &&Compiled| {

@@ -36,8 +36,11 @@ const MOST_SUMS: u32 = 16;
 /// What the table says of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
-    /// Invocations of a workgroup, which share the columns of its weight rows: a multiple of 32.
+    /// Most invocations of a workgroup, which share the columns of its weight rows: 32, 64 or 128.
     pub lanes: u32,
+    /// Invocations that share a group of 32 columns: 1, 2 or 4. With 4, neighbours load activations that lie beside each
+    /// other; with fewer, each loads more of a weight row at once.
+    pub parts: u32,
     /// Most pairs of outputs that a workgroup computes from activations it loads once.
     pub most_pairs: u32,
     /// Prompts are computed in large tiles, which use what they load more often, where these are at least so many
@@ -48,11 +51,11 @@ pub struct Tuning {
 /// How one matrix is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cut {
-    /// As in [`Tuning`].
+    /// Invocations of a workgroup.
     pub lanes: u32,
     /// As in [`Tuning`].
     pub most_pairs: u32,
-    /// Invocations that share a group of 32 columns: 1, 2 or 4.
+    /// As in [`Tuning`].
     pub parts: u32,
 }
 
@@ -82,25 +85,25 @@ impl AdapterClass {
     /// one of 64; none of this was measured with these kernels yet.
     pub fn tuning(self) -> Tuning {
         match self {
-            Self::Discrete => Tuning { lanes: 128, most_pairs: 2, least_large_groups: 64 },
-            Self::Integrated | Self::Apple | Self::Mobile | Self::Other => {
-                Tuning { lanes: 64, most_pairs: 2, least_large_groups: 16 }
+            Self::Discrete => Tuning { lanes: 128, parts: 4, most_pairs: 2, least_large_groups: 64 },
+            Self::Apple | Self::Other => {
+                Tuning { lanes: 64, parts: 4, most_pairs: 2, least_large_groups: 16 }
+            }
+            Self::Integrated | Self::Mobile => {
+                Tuning { lanes: 64, parts: 2, most_pairs: 2, least_large_groups: 16 }
             }
         }
     }
 }
 
 impl Tuning {
-    /// For a matrix of so many groups of 32 columns: whole groups where there are enough for all invocations.
+    /// For a matrix of so many groups of 32 columns: as many invocations as find something to do in most of their turns.
     pub fn cut(self, n_groups: u32) -> Cut {
-        let parts = if n_groups >= self.lanes {
-            1
-        } else if 2 * n_groups >= self.lanes {
-            2
-        } else {
-            4
-        };
-        Cut { lanes: self.lanes, most_pairs: self.most_pairs, parts }
+        let Self { lanes: most_lanes, most_pairs, parts, .. } = self;
+        let n_parts = n_groups * parts;
+        let is_busy = |lanes: &u32| 4 * n_parts >= 3 * n_parts.next_multiple_of(*lanes);
+        let lanes = [128, 64].into_iter().filter(|lanes| *lanes <= most_lanes).find(is_busy).unwrap_or(32);
+        Cut { lanes, most_pairs, parts }
     }
 }
 
@@ -129,6 +132,13 @@ mod tests {
         assert_eq!(of("nvidia ampere", other), AdapterClass::Discrete);
         assert_eq!(of("intel gen-12lp", other), AdapterClass::Integrated);
         assert_eq!(of("llvmpipe (LLVM 15.0.6, 256 bits)", wgpu::DeviceType::Cpu), AdapterClass::Other);
+    }
+
+    #[test]
+    fn invocations_are_as_many_as_find_something_to_do() {
+        let lanes = |columns: u32| AdapterClass::Discrete.tuning().cut(columns / 32).lanes;
+        let found = [32, 576, 768, 1536, 2048, 8192].map(lanes);
+        assert_eq!(found, [32, 32, 128, 128, 128, 128]);
     }
 
     #[test]

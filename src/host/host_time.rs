@@ -10,7 +10,7 @@ use crate::host::load::engine_config;
 use crate::plan::Device as _;
 
 /// Steps before those that count.
-const WARM_UP_STEPS: usize = 20;
+pub const WARM_UP_STEPS: usize = 20;
 
 /// The times of one decode step, in ms.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -221,7 +221,7 @@ impl Hosted {
             return None;
         }
         let step = self.engine.next_step(self.pace.budget())?;
-        let times_ops = self.wants_op_times(&step);
+        let times_ops = self.take_op_times(&step);
         let model = self.model.as_mut()?;
         model.set_prefill_submits(self.pace.submits(&step.batch));
         let ticket = model.submit(&step.batch);
@@ -264,17 +264,16 @@ impl Hosted {
         Ok(())
     }
 
-    /// Whether the step is a decode step of one sequence that wants its operations timed.
-    fn wants_op_times(&self, step: &Step) -> bool {
+    /// Whether the step is a decode step of one sequence that wants its operations timed, once.
+    fn take_op_times(&mut self, step: &Step) -> bool {
         let [sequence] = step.sequences[..] else { return false };
-        step.batch.n_prefill() == 0
-            && self.sessions.get(&sequence).is_some_and(|session| session.wants_op_times)
+        let session = self.sessions.get_mut(&sequence).filter(|_| step.batch.n_prefill() == 0);
+        session.is_some_and(|session| std::mem::take(&mut session.wants_op_times))
     }
 
     fn tell_op_times(&mut self, step: &Step, ops: Option<Vec<timings::OpTime>>) {
-        let session = step.sequences.first().and_then(|sequence| self.sessions.get_mut(sequence));
+        let session = step.sequences.first().and_then(|sequence| self.sessions.get(sequence));
         let (Some(session), Some(ops)) = (session, ops) else { return };
-        session.wants_op_times = false;
         let (connection, request, _) = session.id;
         let op = |op: timings::OpTime| {
             let timings::OpTime { name, dispatches, ms, weight_bytes } = op;

@@ -364,9 +364,8 @@ impl<S: Source> Described<S> {
     ) -> Result<Loaded, LoadError> {
         let is_software = gpu.summary().is_software;
         let vocab_size = self.config.vocab_size;
-        let capacity = self.capacity(is_software);
-        let model =
-            GpuModel::for_first_token(Rc::clone(&gpu), self.plan.clone(), capacity, self.kv_tokens).await?;
+        let (plan, capacity) = (self.plan_on(is_software), self.capacity(is_software));
+        let model = GpuModel::for_first_token(Rc::clone(&gpu), plan, capacity, self.kv_tokens).await?;
         write_weights(&self.files, &self.plan, &model, &mut progress).await?;
         let config = engine_config(&model);
         let context = config.context;

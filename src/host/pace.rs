@@ -56,6 +56,12 @@ impl Pace {
             return;
         }
         let measured = elapsed_ms / batch.n_rows() as f64;
+        // Where the host comes late, this step may have ended with the one before: when it began is not known.
+        let is_late =
+            free_since_ms > submitted_ms && self.ms_per_row.is_some_and(|before| measured < before / 4.0);
+        if is_late {
+            return;
+        }
         let smoothed = self.ms_per_row.map_or(measured, |before| 0.7 * before + 0.3 * measured);
         self.ms_per_row = Some(smoothed);
     }

@@ -26,6 +26,7 @@ impl<P: Place> Server<P> {
         self.is_news = true;
         self.gpu = None;
         self.steps.clear();
+        self.making = None;
         if let Some(job) = self.loads.interrupt() {
             self.loads.queue.push_front(job);
         }
@@ -65,6 +66,7 @@ impl<P: Place> Server<P> {
     pub(super) fn fail_device(&mut self, error: &GpuError) {
         self.gpu = None;
         self.steps.clear();
+        self.making = None;
         self.give_up(&error.to_string());
     }
 

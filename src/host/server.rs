@@ -26,9 +26,10 @@ use crate::protocol::{self, BUILD, Event, Fault, ModelId, Request, RequestId, St
 const MAX_CONNECTIONS: usize = 256;
 /// So often (ms) a device is looked at while something is expected of it: a lost one wakes nobody.
 const LOOK_MS: f64 = 1000.0;
-
 /// So long (ms) nothing was computed before a pipeline is made that nobody waits for.
 const QUIET_MS: f64 = 1000.0;
+/// Without such a moment one is made after so long, though it may hold up a step.
+const PATIENCE_MS: f64 = 4000.0;
 
 /// A tab of this build.
 pub(super) struct Connection<A> {
@@ -65,9 +66,11 @@ pub(super) struct Server<P: Place> {
     free_since_ms: f64,
     last_stepped: ModelId,
     /// A pipeline that is made because nobody asks for anything.
-    making: Option<LocalBoxFuture<'static, ()>>,
+    pub(super) making: Option<LocalBoxFuture<'static, ()>>,
     /// When something was asked or computed last.
     busy_ms: f64,
+    /// When the last pipeline was made, or a load ended.
+    made_ms: f64,
     pub(super) losses: Losses,
     pub(super) n_losses: u32,
     pub(super) n_loads: u32,
@@ -94,6 +97,7 @@ impl<P: Place> Server<P> {
             last_stepped: 0,
             making: None,
             busy_ms: f64::NEG_INFINITY,
+            made_ms: f64::NEG_INFINITY,
             losses: Losses::default(),
             n_losses: 0,
             n_loads: 0,
@@ -334,7 +338,7 @@ impl<P: Place> Server<P> {
     pub(super) fn due_ms(&self) -> Option<f64> {
         let goes_at = self.models.slots.values().filter_map(Slot::goes_at_ms);
         let look = (!self.steps.is_empty() || self.loads.job.is_some()).then(|| self.now_ms() + LOOK_MS);
-        let pipeline = self.lacks_pipelines().then_some(self.busy_ms + QUIET_MS);
+        let pipeline = self.lacks_pipelines().then(|| self.pipeline_due_ms());
         goes_at.chain(look).chain(pipeline).chain(self.standing_due_ms()).min_by(f64::total_cmp)
     }
 
@@ -354,7 +358,7 @@ impl<P: Place> Server<P> {
             is_ready = true;
         }
         if let Poll::Ready(done) = self.loads.poll(context) {
-            self.busy_ms = self.now_ms();
+            (self.busy_ms, self.made_ms) = (self.now_ms(), self.now_ms());
             self.advance_load(done);
             is_ready = true;
         }
@@ -375,20 +379,26 @@ impl<P: Place> Server<P> {
         false
     }
 
-    /// Whether there is a model without some of its pipelines, and nothing else to do.
+    /// Whether there is a model without some of its pipelines, and none is being made nor anything loaded.
     fn lacks_pipelines(&self) -> bool {
         let mut models = self.models.slots.values().filter_map(|slot| slot.hosted.model.as_ref());
-        self.steps.is_empty()
-            && self.loads.job.is_none()
-            && self.making.is_none()
-            && models.any(GpuModel::lacks_pipelines)
+        self.loads.job.is_none() && self.making.is_none() && models.any(GpuModel::lacks_pipelines)
     }
 
-    /// Makes one, where nobody has asked for anything for a while.
+    /// When the next pipeline is to be made: once nobody has asked for anything for a while, or beside the steps that are
+    /// computed, where that has not come for long.
+    fn pipeline_due_ms(&self) -> f64 {
+        let patient_ms = self.made_ms + PATIENCE_MS;
+        if self.steps.is_empty() { patient_ms.min(self.busy_ms + QUIET_MS) } else { patient_ms }
+    }
+
+    /// Makes a pipeline that is due.
     fn begin_pipeline(&mut self) {
-        if !self.lacks_pipelines() || self.now_ms() < self.busy_ms + QUIET_MS {
+        let now_ms = self.now_ms();
+        if !self.lacks_pipelines() || now_ms < self.pipeline_due_ms() {
             return;
         }
+        self.made_ms = now_ms;
         let mut models = self.models.slots.values_mut().filter_map(|slot| slot.hosted.model.as_mut());
         let model = models.find(|model| model.lacks_pipelines());
         self.making = model.map(|model| model.make_pipeline().boxed_local());

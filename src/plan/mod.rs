@@ -325,10 +325,11 @@ pub struct Plan {
 
 impl Plan {
     /// Most blocks that a sequence has use for at once in a cache, where steps have at most so many prefill rows: a whole
-    /// chunk and what its rows see. `None` without a window.
+    /// chunk of each step in flight and what its rows see. `None` without a window.
     pub fn window_blocks(&self, cache: usize, prefill_rows: usize) -> Option<usize> {
         let window = self.caches[cache].window?;
-        Some((window + prefill_rows.max(1)).div_ceil(batch::BLOCK_TOKENS) + 1)
+        let ahead = batch::STEPS_IN_FLIGHT * prefill_rows.max(1);
+        Some((window + ahead).div_ceil(batch::BLOCK_TOKENS) + 1)
     }
 
     /// Blocks of each cache, where one without a window has `n_blocks`: no more than so many sequences can use.

@@ -73,9 +73,9 @@ fn bad_command_lines_are_refused() {
         ),
         (
             &["bench", "--model", model, "--runs", "x"],
-            "--runs must be a whole number of 1 or more; found \"x\"",
+            "--runs must be a whole number from 1 to 10000; found \"x\"",
         ),
-        (&["info", "--model", model, "--kv", "f8"], "--kv must be one of f16, f32; found \"f8\""),
+        (&["info", "--model", model, "--kv", "f8"], "--kv must be one of f16, f32, q8; found \"f8\""),
         (&["info", "--model", model, "--json=yes"], "--json must be one of true, false; found \"yes\""),
     ];
     table.iter().for_each(|(arguments, expected)| check_refused(arguments, expected));

@@ -6,7 +6,8 @@ use crate::{file, json_of, keys, pagelm, ran, run};
 
 #[test]
 fn bench_measures_each_number_of_sequences() {
-    let options = ["--prompt-tokens", "40", "--max-tokens", "24", "--sequences", "8,1", "--runs", "2"];
+    let load = ["--prompt-tokens", "40", "--max-tokens", "24", "--sequences", "8,1", "--runs", "2"];
+    let options = [&load[..], &["--precision", "exact"]].concat();
     let found = json_of("bench", "tiny.gguf", &options);
     assert_eq!(keys(&found), ["pagelm", "date", "device", "model", "precision", "kv", "results"]);
     assert_eq!(keys(&found["device"]), ["name", "kind", "backend", "is_software"]);

@@ -51,8 +51,21 @@ fn attend_split(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocati
             // What lies before the window weighs nothing.
             let skipped = (max(seen, start) - start) / SLICES * SLICES;
             var sums: Sums;
-            for (var t = skipped + slice; t < min(RANGE, end - start); t += SLICES) {
-                add_values(&sums, t, kv_quad(places[t] + 4u * (lane % VECTORS)));
+            // Four loads on their way at once: a loop is not unrolled by every compiler, and waits for each.
+            let n = min(RANGE, end - start);
+            let column = 4u * (lane % VECTORS);
+            for (var t = skipped + slice; t < n; t += 4u * SLICES) {
+                let t1 = t + SLICES;
+                let t2 = t1 + SLICES;
+                let t3 = t2 + SLICES;
+                let v0 = kv_quad(places[t] + column);
+                let v1 = kv_quad(places[min(t1, n - 1u)] + column);
+                let v2 = kv_quad(places[min(t2, n - 1u)] + column);
+                let v3 = kv_quad(places[min(t3, n - 1u)] + column);
+                add_values(&sums, t, v0);
+                if (t1 < n) { add_values(&sums, t1, v1); }
+                if (t2 < n) { add_values(&sums, t2, v2); }
+                if (t3 < n) { add_values(&sums, t3, v3); }
             }
             keep_sums(sums, lane);
         }

@@ -2,13 +2,16 @@
 // first 16 and of the last 16. A value is about d · q, with d = max|value| / 127; `value4` gives the values.
 
 fn quantize_block(y: u32, k: u32) {
-    var greatest = 0.0;
+    // By their bits, as which what is no number is greater than all numbers: a maximum of floats would drop it, and a block
+    // of it would count as zeros.
+    var bits = 0u;
     for (var i = 0u; i < 32u; i += 4u) {
-        let v = abs(value4(k + i));
-        greatest = max(greatest, max(max(v.x, v.y), max(v.z, v.w)));
+        let v = bitcast<vec4<u32>>(abs(value4(k + i)));
+        bits = max(bits, max(max(v.x, v.y), max(v.z, v.w)));
     }
-    // What is smaller has no inverse in f32.
-    let is_zero = greatest < 1e-30;
+    let greatest = bitcast<f32>(bits);
+    // What is smaller than 1e-30 has no inverse in f32.
+    let is_zero = bits < bitcast<u32>(1e-30f);
     let inverse = select(127.0 / greatest, 0.0, is_zero);
     let d = select(greatest / 127.0, 0.0, is_zero);
     var sums = vec2<i32>(0);

@@ -1,6 +1,7 @@
 // Norm and rotation of one head of q, k or v by one workgroup: on real GPUs.
 
 var<workgroup> partial: array<f32, WORKGROUP>;
+var<workgroup> partial_bits: array<u32, WORKGROUP>;
 
 @compute @workgroup_size(WORKGROUP)
 fn rotate_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -25,13 +26,12 @@ fn rotate_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocat
 }
 
 // The greatest of all invocations'.
-fn greatest_of_head(own: f32, lane: u32) -> f32 {
-    workgroupBarrier();
-    partial[lane] = own;
+fn greatest_of_head(own: u32, lane: u32) -> u32 {
+    partial_bits[lane] = own;
     for (var step = WORKGROUP / 2u; step > 0u; step /= 2u) {
         workgroupBarrier();
-        if (lane < step) { partial[lane] = max(partial[lane], partial[lane + step]); }
+        if (lane < step) { partial_bits[lane] = max(partial_bits[lane], partial_bits[lane + step]); }
     }
     workgroupBarrier();
-    return partial[0];
+    return partial_bits[0];
 }

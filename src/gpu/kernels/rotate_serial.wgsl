@@ -17,4 +17,4 @@ fn rotate_serial(@builtin(global_invocation_id) id: vec3<u32>) {
     emit_head(Head(row, head, x), 1.0 / sqrt(mean + constants.value), 0u, 1u);
 }
 
-fn greatest_of_head(own: f32, lane: u32) -> f32 { return own; }
+fn greatest_of_head(own: u32, lane: u32) -> u32 { return own; }

@@ -343,6 +343,7 @@ fn measure(arguments: &mut Arguments, name: &'static str, measured: Measured) {
 fn set_text(arguments: &mut Arguments, name: &str, value: String) -> Result<(), String> {
     const COUNT: &str = "a whole number of 1 or more";
     const FROM_0: &str = "a whole number of 0 or more";
+    const MOST_RUNS: u32 = 10_000;
     const TOP: &str = "a whole number from 0 to 20";
     let value = value.as_str();
     match name {
@@ -381,8 +382,8 @@ fn set_text(arguments: &mut Arguments, name: &str, value: String) -> Result<(), 
             arguments.max_tokens = arguments.answer_tokens.first().copied();
         }
         "prompt-tokens" => arguments.prompt_tokens = counts("--prompt-tokens", value)?,
-        "runs" => arguments.runs = Some(at_least_1("--runs", value)?),
-        "warm-up" => arguments.warm_up = Some(number("--warm-up", value, FROM_0)?),
+        "runs" => arguments.runs = Some(within("--runs", value, 1..=MOST_RUNS)?),
+        "warm-up" => arguments.warm_up = Some(within("--warm-up", value, 0..=MOST_RUNS)?),
         "turns" => {
             let n_turns = at_least_1("--turns", value)?;
             measure(arguments, "turns", Measured::Turns(n_turns));
@@ -397,7 +398,7 @@ fn set_text(arguments: &mut Arguments, name: &str, value: String) -> Result<(), 
             }
             arguments.bandwidth = Some(bandwidth);
         }
-        "n" => arguments.sampling.n = outputs(value)?,
+        "n" => arguments.sampling.n = within("n", value, 1..=MAX_N)?,
         "sequences" => arguments.sequences = counts("--sequences", value)?,
         "min-tokens" => arguments.sampling.min_tokens = number("min_tokens", value, FROM_0)?,
         "logprobs" => arguments.sampling.logprobs = Some(number("logprobs", value, TOP)?),
@@ -474,16 +475,16 @@ fn at_least_1(name: &str, value: &str) -> Result<u32, String> {
     if n > 0 { Ok(n) } else { Err(refusal(name, value, WANTED)) }
 }
 
+/// A whole number of that range.
+fn within(name: &str, value: &str, range: std::ops::RangeInclusive<u32>) -> Result<u32, String> {
+    let wanted = format!("a whole number from {} to {}", range.start(), range.end());
+    let n = number(name, value, &wanted)?;
+    if range.contains(&n) { Ok(n) } else { Err(refusal(name, value, &wanted)) }
+}
+
 /// Whole numbers of 1 or more with commas between.
 fn counts(name: &str, value: &str) -> Result<Vec<u32>, String> {
     value.split(',').map(|n| at_least_1(name, n)).collect()
-}
-
-/// Outputs of a prompt.
-fn outputs(value: &str) -> Result<u32, String> {
-    let wanted = format!("a whole number from 1 to {MAX_N}");
-    let n: u32 = number("n", value, &wanted)?;
-    if (1..=MAX_N).contains(&n) { Ok(n) } else { Err(refusal("n", value, &wanted)) }
 }
 
 fn refusal(name: &str, value: &str, wanted: &str) -> String {

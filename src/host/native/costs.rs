@@ -119,10 +119,17 @@ pub(super) async fn host(arguments: &Arguments) -> Result<(), CliError> {
     let variant = arguments.kernels.unwrap_or(Variant::Workgroup);
     let mut model = model(&opened, variant).await?;
     let costs = Costs::of_token(&mut model, 0).await?;
-    let most = opened.described.context() / 2;
+    let context = opened.described.context();
+    let room = context.saturating_sub(host_time::WARM_UP_STEPS + 2);
+    if room == 0 {
+        return Err(CliError::Input(format!(
+            "--host times {} steps and more, but the context holds {context} tokens; take a longer --context",
+            host_time::WARM_UP_STEPS + 2
+        )));
+    }
     let start = Instant::now();
     let now_ms = || start.elapsed().as_secs_f64() * 1000.0;
-    let times = host_time::measure(&mut model, HOST_STEPS.min(most), now_ms).await?;
+    let times = host_time::measure(&mut model, HOST_STEPS.min(room), now_ms).await?;
     // Nothing is waited for here: all of a step is the host's.
     let whole: Vec<f64> = times.iter().map(|time| time.begin_ms + time.read_ms + time.end_ms).collect();
     let mean = |of: fn(&host_time::HostTime) -> f64| times.iter().map(of).sum::<f64>() / times.len() as f64;
