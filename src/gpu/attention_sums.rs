@@ -10,7 +10,7 @@ pub(super) fn text(head_dim: u32) -> String {
     let fields: String = (0..n_chunks).map(|c| format!(" a{c}: vec4<f32>, b{c}: vec4<f32>,")).collect();
     let mut text = format!("const CHUNKS: u32 = {n_chunks}u;\n\nstruct Sums {{{fields} }}\n\n");
     text.push_str(
-        "fn weigh_values(sums: ptr<function, Sums>, shrink: vec2<f32>, table: u32, block: u32, last: u32, kv_head: u32, lane: u32) {\n    var two: Two;\n",
+        "fn weigh_values(sums: ptr<function, Sums>, shrink: vec2<f32>, table: u32, block: u32, last: u32, kv_head: u32, lane: u32) {\n    var two = Two();\n",
     );
     for c in 0..n_chunks {
         let _ = write!(

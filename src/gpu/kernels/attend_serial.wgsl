@@ -14,7 +14,7 @@ fn attend_serial(@builtin(global_invocation_id) id: vec3<u32>) {
     let stride = constants.n_kv_heads * HEAD_DIM;
     var greatest = -3.0e38;
     var total = 0.0;
-    var sums: Sums;
+    var sums = Sums();
     // Groups are whole, so the order of addition depends only on the position; what lies before the window weighs nothing.
     let first = first_seen(last);
     for (var position = first / 4u * 4u; position <= last; position += 4u) {

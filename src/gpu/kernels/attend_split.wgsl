@@ -50,7 +50,7 @@ fn attend_split(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocati
         if (slice < SLICES) {
             // What lies before the window weighs nothing.
             let skipped = (max(seen, start) - start) / SLICES * SLICES;
-            var sums: Sums;
+            var sums = Sums();
             // Four loads on their way at once: a loop is not unrolled by every compiler, and waits for each.
             let n = min(RANGE, end - start);
             let column = 4u * (lane % VECTORS);

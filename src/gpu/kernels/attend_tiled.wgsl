@@ -27,9 +27,9 @@ fn attend_tiled(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocati
     let last_b = position_of(query_row(tile, own + 16u));
     var greatest = vec2<f32>(-3.0e38);
     var total = vec2<f32>(0.0);
-    var sums: Sums;
+    var sums = Sums();
     for (var block = first_seen(position_of(tile.x)) / BLOCK_TOKENS; block * BLOCK_TOKENS <= last; block++) {
-        var scores: Two;
+        var scores = Two();
         for (var chunk = 0u; chunk < CHUNKS; chunk++) {
             workgroupBarrier();
             stage_queries(tile, kv_head, chunk, lane);

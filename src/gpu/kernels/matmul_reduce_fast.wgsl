@@ -18,7 +18,7 @@ fn matmul_reduce_fast(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_in
     let start_a = row_start(rows.x);
     let start_b = row_start(rows.y);
     let x = constants.x / 4u + (first_kind_row() + first) * (constants.x_stride / 4u);
-    var sums: array<vec2<f32>, TILE>;
+    var sums = array<vec2<f32>, TILE>();
     for (var i = lane; i < constants.n_blocks; i += LANES) {
         let packed_a = packed(block_words(start_a + i));
         let packed_b = packed(block_words(start_b + i));

@@ -7,7 +7,7 @@ fn matmul_serial(@builtin(global_invocation_id) id: vec3<u32>) {
     if (p >= n_pairs() || first >= n_kind_rows()) { return; }
     let weights = weights_from(p);
     var x = constants.x + (first_kind_row() + first) * constants.x_stride;
-    var sums: Sums;
+    var sums = Sums();
     for (var i = 0u; i < constants.n_blocks; i++) {
         accumulate_block(&sums, weights, i, x);
         x += GROUP_WORDS;

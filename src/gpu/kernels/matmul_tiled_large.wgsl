@@ -35,7 +35,7 @@ fn matmul_tiled_large(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_in
     let x1 = activation_row(first + row + 16u, n_rows) + vector * 4u;
     let x2 = activation_row(first + row + 32u, n_rows) + vector * 4u;
     let x3 = activation_row(first + row + 48u, n_rows) + vector * 4u;
-    var sums: Sums;
+    var sums = Sums();
     for (var i = 0u; i < constants.n_blocks; i++) {
         let words = block_words(start + i);
         let scale = block_scale(start + i);

@@ -11,7 +11,7 @@ fn matvec(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
     begin(lane);
     let weights = weights_from(p);
     let rows = rows_from(first, lane);
-    var sums: Sums;
+    var sums = Sums();
     for (var i = lane; i < constants.n_blocks * PARTS; i += LANES) {
         accumulate(&sums, weights, rows, i / PARTS, i % PARTS);
     }

@@ -69,7 +69,7 @@ fn keys_of(row: Row, g: u32) -> vec4<u32> {
         case 3u: { words = vec4<u32>(a.w, b.xyz); }
         default: {}
     }
-    var keys: vec4<u32>;
+    var keys = vec4<u32>();
     for (var c = 0u; c < 4u; c++) { keys[c] = select(PAST, key_of(words[c]), 4u * g + c < constants.segment_rows); }
     return keys;
 }
