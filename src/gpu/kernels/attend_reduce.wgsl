@@ -24,7 +24,7 @@ fn attend_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocat
     let to_values = BLOCK_TOKENS * constants.n_kv_heads * HEAD_DIM;
     var greatest = -3.0e38;
     var total = 0.0;
-    var sums: array<f32, PER_LANE>;
+    var sums = array<f32, PER_LANE>();
     for (var first = seen / WORKGROUP * WORKGROUP; first < n_positions; first += WORKGROUP) {
         let position = min(first + lane, n_positions - 1u);
         let place = kv_index(batch[table + position / BLOCK_TOKENS] * BLOCK_TOKENS + position % BLOCK_TOKENS, 0u, kv_head);
