@@ -301,7 +301,7 @@ fn LoadSettings() -> impl IntoView {
                     <option value="fast">"fast"</option>
                 </select>
                 <p id="precision-about" class="about">
-                    "Fast rounds activations to 8 bits: a little less exact. Auto is fast where the processor imitates a GPU."
+                    "Fast rounds activations to 8 bits: quicker, and less exact, which small models bear badly. Auto is exact."
                 </p>
             </div>
             <div class="field number">
