@@ -161,7 +161,7 @@ fn wasm(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
     let mut command = cargo_test(context, &parts, filters, &[]);
     command.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER", "wasm-bindgen-test-runner");
     command.env("WASM_BINDGEN_TEST_WEBDRIVER_JSON", &capabilities).env("CHROMEDRIVER", driver);
-    command.env("WASM_BINDGEN_TEST_TIMEOUT", "900").env("WASM_BINDGEN_TEST_ONLY_WEB", "1");
+    command.env("WASM_BINDGEN_TEST_TIMEOUT", "1800").env("WASM_BINDGEN_TEST_ONLY_WEB", "1");
     Ok(vec![command])
 }
 
