@@ -96,8 +96,20 @@ pub(super) fn codes_text(block: BlockType) -> String {
         Q2_K => include_str!("kernels/packed_q2_k.wgsl"),
         Q3_K => include_str!("kernels/packed_q3_k.wgsl"),
         Q6_K => include_str!("kernels/packed_q6_k.wgsl"),
-        IQ4_NL | IQ4_XS => include_str!("kernels/packed_iq4.wgsl"),
-        MXFP4 => include_str!("kernels/packed_mxfp4.wgsl"),
+        IQ4_NL | IQ4_XS => {
+            concat!(
+                include_str!("kernels/packed_numbers.wgsl"),
+                "\n",
+                include_str!("kernels/packed_iq4.wgsl")
+            )
+        }
+        MXFP4 => {
+            concat!(
+                include_str!("kernels/packed_numbers.wgsl"),
+                "\n",
+                include_str!("kernels/packed_mxfp4.wgsl")
+            )
+        }
         _ => include_str!("kernels/packed_bytes.wgsl"),
     };
     let [d_lo, d_hi] = codes.d;
