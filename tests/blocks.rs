@@ -145,12 +145,16 @@ fn error(got: &[f32], expected: &[f64]) -> f64 {
 fn unpacked(blocks: &[f32], expected: &[f64], what: &str) -> Vec<f64> {
     let mut values = Vec::new();
     for (block, expected) in blocks.chunks(GROUP_WORDS).zip(expected.chunks(32)) {
-        let bytes = block[..8].iter().flat_map(|word| word.to_bits().to_le_bytes());
-        let codes: Vec<i32> = bytes.map(|byte| i32::from(byte as i8)).collect();
-        let d = f64::from(block[8]);
+        let bytes = |words: &[f32]| -> Vec<u8> {
+            words.iter().flat_map(|word| word.to_bits().to_le_bytes()).collect()
+        };
+        let (coarse, fine) = (bytes(&block[..8]), bytes(&block[8..16]));
+        let codes: Vec<i32> =
+            coarse.iter().zip(&fine).map(|(c, f)| 4 * i32::from(*c as i8) + i32::from(*f)).collect();
+        let d = f64::from(block[16]);
         let largest = expected.iter().fold(0f64, |m, v| m.max(v.abs()));
         assert!(
-            (d - largest / 127.0).abs() <= 1e-6 * d,
+            (d - largest / 511.0).abs() <= 1e-6 * d,
             "{what}: d is {d:e}, and the largest value {largest:e}"
         );
         for (code, expected) in codes.iter().zip(expected) {
@@ -162,7 +166,7 @@ fn unpacked(blocks: &[f32], expected: &[f64], what: &str) -> Vec<f64> {
         }
         let sums =
             [&codes[..], &codes[..16], &codes[16..]].map(|part| d * f64::from(part.iter().sum::<i32>()));
-        for (sum, found) in sums.iter().zip(&block[9..]) {
+        for (sum, found) in sums.iter().zip(&block[17..]) {
             assert!(
                 (sum - f64::from(*found)).abs() <= 1e-6 * sum.abs(),
                 "{what}: a sum is {found}, not {sum}"

@@ -9,14 +9,16 @@ use crate::format::block::BlockType::{
     self, IQ4_NL, IQ4_XS, MXFP4, Q2_K, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0,
 };
 
-/// Words of 32 packed activations: 8 of four signed bytes q, then d, and d · Σq of all, the first 16 and the last 16.
-pub const GROUP_WORDS: usize = 12;
+/// Words of 32 packed activations q of ten bits: 8 of four signed bytes q >> 2, 8 of four bytes q & 3, then d, and d · Σq of
+/// all, the first 16 and the last 16.
+pub const GROUP_WORDS: usize = 20;
 
 /// Invocations of a workgroup of the barrier-free kernel: few, so that even narrow matrices keep all cores busy.
 pub(super) const SERIAL_WORKGROUP: u32 = 16;
 
-/// The largest activation byte.
-const LARGEST: u32 = 127;
+/// The largest activation. With 127, as one signed byte allows, SmolLM2-135M's log-probabilities move by up to 1, for a few
+/// channels are so much greater than the rest that these get few of the steps of their group; with 511 by a fourth of that.
+const LARGEST: u32 = 511;
 
 /// A value of a block is d · code + m; WGSL of d and m in terms of `scale`, a block type's own `Scale`.
 struct Codes {
@@ -61,9 +63,9 @@ pub fn has_codes(block: BlockType) -> bool {
 /// How the barrier-free kernel multiplies whole numbers; each was the fastest somewhere, on llvmpipe and on SwiftShader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// Two columns a multiplication, for codes without a sign.
+    /// Two columns a multiplication, for small codes without a sign.
     Pairs,
-    /// `dot4I8Packed`, for a few rows of codes that are signed bytes.
+    /// `dot4I8Packed`, for a few rows of other codes.
     Dots,
     /// As f32, which holds the sums exactly, for many rows of them: both sides become numbers once.
     Floats,
@@ -72,9 +74,18 @@ enum Form {
 impl Form {
     fn of(codes: &Codes, tile: u32) -> Self {
         match codes.most {
-            Some(_) => Self::Pairs,
-            None if tile < 8 => Self::Dots,
-            None => Self::Floats,
+            Some(most) if n_together(most) > 0 => Self::Pairs,
+            _ if tile < 8 => Self::Dots,
+            _ => Self::Floats,
+        }
+    }
+
+    /// 4 as the type of its products' sides.
+    fn four(self) -> &'static str {
+        match self {
+            Self::Pairs => "4u",
+            Self::Dots => "4",
+            Self::Floats => "4.0",
         }
     }
 }
@@ -142,10 +153,13 @@ pub(super) fn serial_text(block: BlockType, tile: u32) -> String {
     }
     for row in 0..tile {
         let _ = writeln!(text, "    {{\n        let at = (x + {row}u * constants.x_stride) / 4u;");
-        text.push_str("        let lo = inputs[at];\n        let hi = inputs[at + 1u];\n");
-        text.push_str("        let of_block = bitcast<vec4<f32>>(inputs[at + 2u]);\n");
-        for (name, value) in sides_of_products(form, "", false) {
-            let _ = writeln!(text, "        let x_{name} = {value};");
+        for (name, i) in ["coarse_lo", "coarse_hi", "fine_lo", "fine_hi"].into_iter().zip(0..) {
+            let _ = writeln!(text, "        let {name} = inputs[at + {i}u];");
+        }
+        text.push_str("        let of_block = bitcast<vec4<f32>>(inputs[at + 4u]);\n");
+        let parts = sides_of_products(form, "coarse_", false).into_iter();
+        for ((name, coarse), (_, fine)) in parts.zip(sides_of_products(form, "fine_", false)) {
+            let _ = writeln!(text, "        let x_{name} = {} * {coarse} + {fine};", form.four());
         }
         for w in 0..2 * frame.n_pairs {
             let sum = format!("(*sums).r{row}w{w}");
@@ -208,7 +222,10 @@ fn whole_sum(codes: &Codes, form: Form, w: u32, half: usize) -> String {
     match form {
         Form::Dots => {
             let name = HALVES[half];
-            LANES.map(|c| format!("dot4(packed{w}.{name}.{c}, {name}.{c})")).join(" + ")
+            let dots = |part: &str| {
+                LANES.map(|c| format!("dot4(packed{w}.{name}.{c}, {part}_{name}.{c})")).join(" + ")
+            };
+            format!("4 * ({}) + ({})", dots("coarse"), dots("fine"))
         }
         Form::Floats => {
             let products: Vec<String> =
@@ -242,7 +259,11 @@ mod tests {
         let most_of = |block| codes(block).and_then(|codes| codes.most);
         for most in crate::format::decode::DECODED.into_iter().filter_map(most_of) {
             let n = n_together(most);
-            for (a, b) in [(127, 127), (-127, -127), (127, -127), (-127, 127), (0, -127), (-127, 0)] {
+            if n == 0 {
+                continue;
+            }
+            let most_x = LARGEST as i32;
+            for (a, b) in [(1, 1), (-1, -1), (1, -1), (-1, 1), (0, -1), (-1, 0)].map(|(a, b)| (a * most_x, b * most_x)) {
                 let columns = (b as u32).wrapping_add((a as u32) << 16);
                 let product = (most | most << 16).wrapping_mul(columns);
                 let sum = (0..n).fold(0u32, |sum, _| sum.wrapping_add(product));

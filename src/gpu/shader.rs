@@ -126,7 +126,7 @@ pub enum ShaderKey {
     Matmul(BlockType, u32, Emit),
     /// The same, workgroups sharing the columns of outputs: decode and logits on real GPUs.
     Matvec(Matvec),
-    /// Activations to packed bytes.
+    /// Activations to packed blocks.
     Quantize,
     /// A norm of the stream, packed.
     NormFast(Variant),

@@ -47,7 +47,7 @@ impl KvType {
 pub enum Precision {
     /// f32 activations and sums.
     Exact,
-    /// Activations in 8 bits a block of 32, integer dot products; matrices of floats still multiply f32 activations.
+    /// Activations in ten bits with a scale for each 32, integer dot products; matrices of floats still multiply f32 activations.
     Fast,
 }
 

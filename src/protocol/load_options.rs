@@ -101,7 +101,7 @@ pub enum Precision {
     Auto,
     /// f32 activations and sums.
     Exact,
-    /// Activations in 8 bits a block, integer dot products.
+    /// Activations in ten bits with a scale for each 32, integer dot products.
     Fast,
 }
 

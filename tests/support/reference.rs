@@ -41,7 +41,7 @@ pub struct Activations {
     pub near_tie: Vec<bool>,
 }
 
-/// Activations so near to the middle of two bytes, in bytes, may become either.
+/// Activations so near to the middle of two steps of their block, in steps, may become either.
 const NEAR_TIE: f64 = 2e-4;
 
 /// The values of whole blocks of a file, after GGML's description of each type; of the types that tests/blocks.rs compares
@@ -291,19 +291,19 @@ impl Reference {
         if self.plan.precision == Precision::Exact || is_float {
             return self.dots(id, x);
         }
-        self.dots(id, &x.chunks(32).flat_map(|block| self.in_8_bits(block)).collect::<Vec<f64>>())
+        self.dots(id, &x.chunks(32).flat_map(|block| self.in_ten_bits(block)).collect::<Vec<f64>>())
     }
 
-    /// What `fast` keeps of 32 activations: whole multiples of the largest one's 127th part.
-    fn in_8_bits(&self, block: &[f64]) -> Vec<f64> {
+    /// What `fast` keeps of 32 activations: whole multiples of the largest one's 511th part.
+    fn in_ten_bits(&self, block: &[f64]) -> Vec<f64> {
         let largest = block.iter().fold(0f64, |m, v| m.max(v.abs()));
-        let d = largest / 127.0;
+        let d = largest / 511.0;
         let kept = |v: &f64| {
-            let bytes = if d == 0.0 { 0.0 } else { v / d };
-            if (bytes.abs().fract() - 0.5).abs() < NEAR_TIE {
+            let steps = if d == 0.0 { 0.0 } else { v / d };
+            if (steps.abs().fract() - 0.5).abs() < NEAR_TIE {
                 self.met_tie.set(true);
             }
-            bytes.round_ties_even() * d
+            steps.round_ties_even() * d
         };
         block.iter().map(kept).collect()
     }

@@ -1,5 +1,5 @@
 // Bindings and row arithmetic that every kernel shares. Offsets into activations and tables count f32 values. `Input` is
-// vec4<f32>, or vec4<u32> where activations are packed bytes; `Output` is f32 or u32.
+// vec4<f32>, or vec4<u32> where activations are packed; `Output` is f32 or u32.
 
 @group(0) @binding(0) var<storage, read> batch: array<u32>;         // header (16), then the arrays it points to
 @group(0) @binding(1) var<storage, read> tables: array<vec4<f32>>;  // norms and biases, then rotary (positions, head_dim / 2, cos sin)

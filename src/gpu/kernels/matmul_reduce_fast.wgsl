@@ -26,12 +26,12 @@ fn matmul_reduce_fast(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_in
         let factors_b = factors(block_scale(start_b + i));
         for (var r = 0u; r < TILE; r++) {
             let at = x + r * (constants.x_stride / 4u) + i * (GROUP_WORDS / 4u);
-            let lo = inputs[at];
-            let hi = inputs[at + 1u];
-            let of_block = bitcast<vec4<f32>>(inputs[at + 2u]);
+            let x_lo = Parts(inputs[at], inputs[at + 2u]);
+            let x_hi = Parts(inputs[at + 1u], inputs[at + 3u]);
+            let of_block = bitcast<vec4<f32>>(inputs[at + 4u]);
             sums[r] += vec2<f32>(
-                product(packed_a, factors_a, lo, hi, of_block),
-                product(packed_b, factors_b, lo, hi, of_block),
+                product(packed_a, factors_a, x_lo, x_hi, of_block),
+                product(packed_b, factors_b, x_lo, x_hi, of_block),
             );
         }
     }
@@ -45,10 +45,17 @@ fn matmul_reduce_fast(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_in
     }
 }
 
+// 16 activations in two parts: four times the first and the second are the whole.
+struct Parts { coarse: vec4<u32>, fine: vec4<u32> }
+
+fn dot16(a: vec4<u32>, b: vec4<u32>) -> i32 {
+    return (dot4(a.x, b.x) + dot4(a.y, b.y)) + (dot4(a.z, b.z) + dot4(a.w, b.w));
+}
+
 // Of a block of weights and one of activations, whose d and sums are `of_block`.
-fn product(w: Packed, f: Factors, lo: vec4<u32>, hi: vec4<u32>, of_block: vec4<f32>) -> f32 {
-    let of_lo = f32((dot4(w.lo.x, lo.x) + dot4(w.lo.y, lo.y)) + (dot4(w.lo.z, lo.z) + dot4(w.lo.w, lo.w)));
-    let of_hi = f32((dot4(w.hi.x, hi.x) + dot4(w.hi.y, hi.y)) + (dot4(w.hi.z, hi.z) + dot4(w.hi.w, hi.w)));
+fn product(w: Packed, f: Factors, x_lo: Parts, x_hi: Parts, of_block: vec4<f32>) -> f32 {
+    let of_lo = f32(4 * dot16(w.lo, x_lo.coarse) + dot16(w.lo, x_lo.fine));
+    let of_hi = f32(4 * dot16(w.hi, x_hi.coarse) + dot16(w.hi, x_hi.fine));
     let minima = fma(f.m.x, of_block.z, f.m.y * of_block.w);
     return fma(f.d.x * of_block.x, of_lo, fma(f.d.y * of_block.x, of_hi, minima));
 }

@@ -1,4 +1,4 @@
-// What a norm does with 32 values at once where matmuls read packed bytes: packs them, and keeps them as f32 too where one
+// What a norm does with 32 values at once where matmuls read packed activations: packs them, and keeps them as f32 too where one
 // of the matmuls reads those.
 
 var<private> norm_x: u32;

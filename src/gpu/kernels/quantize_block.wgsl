@@ -1,5 +1,6 @@
-// 32 activations as a packed block of GROUP_WORDS words: 8 words of four signed bytes q, then d, and d · Σq of all, of the
-// first 16 and of the last 16. A value is about d · q, with d = max|value| / 127; `value4` gives the values.
+// 32 activations as a packed block of GROUP_WORDS words. A value is about d · q, with d = max|value| / 511 and q of ten bits:
+// 8 words of four signed bytes q >> 2, 8 of four bytes q & 3, then d, and d · Σq of all, of the first 16 and of the last 16;
+// `value4` gives the values.
 
 fn quantize_block(y: u32, k: u32) {
     // By their bits, as which what is no number is greater than all numbers: a maximum of floats would drop it, and a block
@@ -12,23 +13,26 @@ fn quantize_block(y: u32, k: u32) {
     let greatest = bitcast<f32>(bits);
     // What is smaller than 1e-30 has no inverse in f32.
     let is_zero = bits < bitcast<u32>(1e-30f);
-    let inverse = select(127.0 / greatest, 0.0, is_zero);
-    let d = select(greatest / 127.0, 0.0, is_zero);
+    let inverse = select(511.0 / greatest, 0.0, is_zero);
+    let d = select(greatest / 511.0, 0.0, is_zero);
     var sums = vec2<i32>(0);
     for (var i = 0u; i < 16u; i += 4u) {
         let lo = rounded(value4(k + i) * inverse);
         let hi = rounded(value4(k + 16u + i) * inverse);
-        outputs[y + i / 4u] = pack_bytes(lo);
-        outputs[y + 4u + i / 4u] = pack_bytes(hi);
+        let at = y + i / 4u;
+        outputs[at] = pack_bytes(lo >> vec4<u32>(2u));
+        outputs[at + 4u] = pack_bytes(hi >> vec4<u32>(2u));
+        outputs[at + 8u] = pack_bytes(lo & vec4<i32>(3));
+        outputs[at + 12u] = pack_bytes(hi & vec4<i32>(3));
         sums += vec2<i32>((lo.x + lo.y) + (lo.z + lo.w), (hi.x + hi.y) + (hi.z + hi.w));
     }
-    outputs[y + 8u] = bitcast<u32>(d);
-    outputs[y + 9u] = bitcast<u32>(d * f32(sums.x + sums.y));
-    outputs[y + 10u] = bitcast<u32>(d * f32(sums.x));
-    outputs[y + 11u] = bitcast<u32>(d * f32(sums.y));
+    outputs[y + 16u] = bitcast<u32>(d);
+    outputs[y + 17u] = bitcast<u32>(d * f32(sums.x + sums.y));
+    outputs[y + 18u] = bitcast<u32>(d * f32(sums.x));
+    outputs[y + 19u] = bitcast<u32>(d * f32(sums.y));
 }
 
-fn rounded(v: vec4<f32>) -> vec4<i32> { return clamp(vec4<i32>(round(v)), vec4<i32>(-127), vec4<i32>(127)); }
+fn rounded(v: vec4<f32>) -> vec4<i32> { return clamp(vec4<i32>(round(v)), vec4<i32>(-511), vec4<i32>(511)); }
 
 fn pack_bytes(v: vec4<i32>) -> u32 {
     let bytes = (bitcast<vec4<u32>>(v) & vec4<u32>(255u)) << vec4<u32>(0u, 8u, 16u, 24u);
