@@ -292,17 +292,17 @@ impl<S: Source> Described<S> {
         ((n_blocks * BLOCK_TOKENS) as u64, self.plan.kv_bytes(&blocks))
     }
 
-    /// Arithmetic of activations: never [`Precision::Auto`], which is exact on every device. Fast was meant for software
-    /// adapters, and has the default model give another capital of France.
-    pub fn precision_used(&self) -> Precision {
+    /// Arithmetic of activations on a device: never [`Precision::Auto`].
+    pub fn precision_on(&self, is_software: bool) -> Precision {
         match self.precision {
+            Precision::Auto if is_software => Precision::Fast,
             Precision::Auto => Precision::Exact,
             asked => asked,
         }
     }
 
-    fn plan_used(&self) -> Plan {
-        let precision = match self.precision_used() {
+    fn plan_on(&self, is_software: bool) -> Plan {
+        let precision = match self.precision_on(is_software) {
             Precision::Fast => plan::Precision::Fast,
             Precision::Auto | Precision::Exact => plan::Precision::Exact,
         };
@@ -313,8 +313,12 @@ impl<S: Source> Described<S> {
     pub fn gpu_bytes(&self, gpu: &Gpu) -> Result<u64, GpuError> {
         let max_binding_bytes = gpu.max_binding_bytes();
         let is_software = gpu.summary().is_software;
-        let layout =
-            Layout::new(&self.plan_used(), &self.capacity(is_software), gpu.variant(), max_binding_bytes)?;
+        let layout = Layout::new(
+            &self.plan_on(is_software),
+            &self.capacity(is_software),
+            gpu.variant(),
+            max_binding_bytes,
+        )?;
         let weights = self.plan.matrices.iter().map(|matrix| {
             let n_rows = matrix.parts.iter().map(|part| part.n_rows).sum();
             let bytes = device_bytes(matrix.block_type, n_rows, matrix.n_columns);
@@ -340,7 +344,7 @@ impl<S: Source> Described<S> {
     /// Makes room for it on a device, and writes no weights: to count and time what steps cost the host.
     pub async fn without_weights(&self, gpu: Rc<Gpu>) -> Result<GpuModel, GpuError> {
         let is_software = gpu.summary().is_software;
-        GpuModel::new(gpu, self.plan_used(), self.capacity(is_software), self.kv_tokens).await
+        GpuModel::new(gpu, self.plan_on(is_software), self.capacity(is_software), self.kv_tokens).await
     }
 
     /// Makes room on the device and brings the weights there; `progress` hears of bytes done and in all.
@@ -360,7 +364,7 @@ impl<S: Source> Described<S> {
     ) -> Result<Loaded, LoadError> {
         let is_software = gpu.summary().is_software;
         let vocab_size = self.config.vocab_size;
-        let (plan, capacity) = (self.plan_used(), self.capacity(is_software));
+        let (plan, capacity) = (self.plan_on(is_software), self.capacity(is_software));
         let model = GpuModel::for_first_token(Rc::clone(&gpu), plan, capacity, self.kv_tokens).await?;
         write_weights(&self.files, &self.plan, &model, &mut progress).await?;
         let config = engine_config(&model);
@@ -382,7 +386,7 @@ impl<S: Source> Described<S> {
             device_name: gpu.summary().name.clone(),
             device_backend: gpu.summary().backend.clone(),
             device_kind: if is_software { DeviceKind::Software } else { DeviceKind::Gpu },
-            precision: self.precision_used(),
+            precision: self.precision_on(is_software),
             n_layers: self.config.n_layers as u32,
             vocab_size: vocab_size as u32,
             has_chat_template: self.tokenizer.has_template(),

@@ -96,7 +96,7 @@ impl KvType {
 /// Arithmetic of activations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub enum Precision {
-    /// The engine's own choice: exact, so far.
+    /// Fast on software adapters, exact on GPUs.
     #[default]
     Auto,
     /// f32 activations and sums.

@@ -301,7 +301,7 @@ fn LoadSettings() -> impl IntoView {
                     <option value="fast">"fast"</option>
                 </select>
                 <p id="precision-about" class="about">
-                    "Fast rounds activations to ten bits: quicker, and a little less exact. Auto is exact."
+                    "Fast rounds activations to ten bits: a little less exact. Auto is fast where the processor imitates a GPU."
                 </p>
             </div>
             <div class="field number">

@@ -124,7 +124,7 @@ fn collect(
     let text = |key: &str| checkpoint.metadata.opt_str(key).ok().flatten().map(str::to_owned);
     let (pool_tokens, pool_bytes) = described.kv_pool(gpu.as_ref().map_or(u64::MAX, Gpu::max_binding_bytes));
     let kind = arguments.load.kv.name();
-    let precision = gpu.as_ref().ok().map(|_| described.precision_used());
+    let precision = gpu.as_ref().ok().map(|gpu| described.precision_on(gpu.summary().is_software));
     InfoJson {
         name: described.model_name(),
         file: arguments.model().display().to_string(),

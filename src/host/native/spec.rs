@@ -61,7 +61,7 @@ const OPTIONS: [OptionSpec; 50] = [
         Group::Model,
         "precision",
         "auto|exact|fast",
-        "arithmetic of activations: f32, or ten bits and integer products (default auto: exact)",
+        "arithmetic of activations: f32, or ten bits and integer products (default auto: fast on software adapters)",
     ),
     option(Group::Model, "kv", "f16|f32|q8", "number type of the KV cache (default f16)"),
     option(

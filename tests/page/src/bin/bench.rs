@@ -1,6 +1,6 @@
 //! Measures the built page's engine in Chromium, with the page's own benchmark: `bench [--prompt-tokens P,P…] [--max-tokens
-//! N,N…] [--sequences S,S…] [--runs R] [--no-cache] [--out FILE]`, as `pagelm bench` takes them. The JSON goes to stdout, or
-//! to a file.
+//! N,N…] [--sequences S,S…] [--runs R] [--precision auto|exact|fast] [--no-cache] [--out FILE]`, as `pagelm bench` takes
+//! them. The JSON goes to stdout, or to a file.
 
 use page_tests::{Gpu, Page, in_page};
 use serde_json::json;
@@ -17,9 +17,12 @@ const OPTIONS: [(&str, &str, &str); 4] = [
 ];
 
 fn main() {
-    let Asked { texts, without_cache, out } =
+    let Asked { texts, precision, without_cache, out } =
         parse(std::env::args().skip(1)).unwrap_or_else(|sentence| panic!("{sentence}"));
     in_page("bench", Gpu::Software, |page| {
+        if let Some(precision) = &precision {
+            choose_precision(page, precision)?;
+        }
         page.load_default_model()?;
         page.press("Benchmark")?;
         choose(page, &texts, without_cache)?;
@@ -46,13 +49,14 @@ fn main() {
 struct Asked {
     /// Of each box.
     texts: Vec<String>,
+    precision: Option<String>,
     without_cache: bool,
     out: Option<String>,
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Asked, String> {
     let texts = OPTIONS.map(|(_, _, text)| text.to_owned()).to_vec();
-    let mut asked = Asked { texts, without_cache: false, out: None };
+    let mut asked = Asked { texts, precision: None, without_cache: false, out: None };
     while let Some(name) = arguments.next() {
         if name == "--no-cache" {
             asked.without_cache = true;
@@ -62,10 +66,11 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Asked, String> {
         let names = OPTIONS.map(|(option, ..)| option);
         match names.iter().position(|option| *option == name) {
             Some(option) => asked.texts[option] = value,
+            None if name == "--precision" => asked.precision = Some(value),
             None if name == "--out" => asked.out = Some(value),
             None => {
                 let names = names.join(", ");
-                return Err(format!("there is no option {name}; there are {names}, --no-cache and --out"));
+                return Err(format!("there is no option {name}; there are {names}, --precision, --no-cache and --out"));
             }
         }
     }
@@ -83,4 +88,17 @@ fn choose(page: &Page, texts: &[String], without_cache: bool) -> Result<(), Stri
         if (cache.checked != withoutCache) cache.click();";
     let ids = OPTIONS.map(|(_, id, _)| id);
     page.session().run(script, json!([ids, texts, without_cache])).map(drop)
+}
+
+/// In the settings, before the model is loaded with it.
+fn choose_precision(page: &Page, precision: &str) -> Result<(), String> {
+    page.press("Settings")?;
+    let script = "const box = document.getElementById('precision');
+        box.value = arguments[0];
+        box.dispatchEvent(new Event('change', { bubbles: true }));
+        return box.value === arguments[0]";
+    if page.session().run(script, json!([precision]))? != json!(true) {
+        return Err(format!("the page has no precision {precision}"));
+    }
+    page.press("Settings")
 }
