@@ -92,7 +92,6 @@ fn choose(page: &Page, texts: &[String], without_cache: bool) -> Result<(), Stri
 
 /// In the settings, before the model is loaded with it.
 fn choose_precision(page: &Page, precision: &str) -> Result<(), String> {
-    page.press("Settings")?;
     let script = "const box = document.getElementById('precision');
         box.value = arguments[0];
         box.dispatchEvent(new Event('change', { bubbles: true }));
@@ -100,5 +99,5 @@ fn choose_precision(page: &Page, precision: &str) -> Result<(), String> {
     if page.session().run(script, json!([precision]))? != json!(true) {
         return Err(format!("the page has no precision {precision}"));
     }
-    page.press("Settings")
+    Ok(())
 }
