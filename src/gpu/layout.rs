@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::attend_text::RANGE;
 use super::lower::LowerError;
 use super::packed::GROUP_WORDS;
+pub use crate::plan::batch::Capacity;
 use super::shader::Variant;
 use super::weights::{GROUP, row_bytes};
 use crate::plan::{KvType, Matrix, Op, Plan, Precision};
@@ -23,19 +24,6 @@ pub enum Buffer {
     Inputs,
     /// What projections make: queries, the gated MLP, logits.
     Outputs,
-}
-
-/// How many rows a step may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Capacity {
-    /// Decode rows.
-    pub decode_rows: usize,
-    /// Prefill rows.
-    pub prefill_rows: usize,
-    /// Rows with logits.
-    pub logit_rows: usize,
-    /// Positions of a sequence.
-    pub context: usize,
 }
 
 impl Capacity {

@@ -10,6 +10,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 
 use super::load::Loaded;
+use super::machine::Computer;
 use super::pace::Pace;
 use super::prompt::encode;
 use super::request::{Ask, RequestError};
@@ -17,10 +18,9 @@ use super::session::Session;
 use super::{ConnectionId, Surroundings};
 use crate::engine::{self, Engine, Progress, SequenceId, Step};
 use crate::gpu::GpuError;
-use crate::gpu::model::GpuModel;
 use crate::gpu::timings;
 use crate::plan::batch::STEPS_IN_FLIGHT;
-use crate::plan::{Device as _, StepOutput};
+use crate::plan::StepOutput;
 use crate::protocol::{Event, FinishReason, ModelInfo, OpTime, Prompt, RequestId};
 use crate::text::Tokenizer;
 
@@ -32,7 +32,7 @@ pub struct Hosted {
     /// Its tokenizer and template.
     pub tokenizer: Rc<Tokenizer>,
     /// Its weights and cache; away where its device was lost.
-    pub model: Option<GpuModel>,
+    pub model: Option<Computer>,
     /// Its sequences.
     pub engine: Engine,
     /// What people are told of it.
@@ -225,9 +225,9 @@ impl Hosted {
         let model = self.model.as_mut()?;
         model.set_prefill_submits(self.pace.submits(&step.batch));
         let ticket = model.submit(&step.batch);
-        let reading = model.read(ticket).boxed_local();
+        let reading = model.read(ticket);
         self.n_steps += 1;
-        let timing = times_ops.then(|| model.time_ops(&step.batch).boxed_local());
+        let timing = times_ops.then(|| model.time_ops(&step.batch));
         let sent = Sent { step, submitted_ms: now_ms, n_forgotten: self.n_forgotten };
         Some(Stepping { reading, timing, sent })
     }

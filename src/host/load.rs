@@ -4,6 +4,7 @@
 
 use std::rc::Rc;
 
+use super::machine::{Chosen, Computer, Machine};
 use super::open::open;
 use super::pace::Pace;
 use super::request::MAX_OUTPUTS;
@@ -14,6 +15,7 @@ use crate::format::block::BlockType;
 use crate::format::checkpoint::{Checkpoint, Repack};
 use crate::format::hugging_face::HuggingFaceError;
 use crate::format::split::SplitError;
+use crate::cpu::{CpuError, CpuModel};
 use crate::gpu::layout::{Capacity, Layout};
 use crate::gpu::model::{GpuModel, readback_bytes};
 use crate::gpu::weights::device_bytes;
@@ -21,8 +23,8 @@ use crate::gpu::{Gpu, GpuError};
 use crate::model::config::Config;
 use crate::model::error::ModelError;
 use crate::plan::batch::{BLOCK_TOKENS, STEPS_IN_FLIGHT};
-use crate::plan::{self, Device as _, KvType, Plan};
-use crate::protocol::{self, DeviceChoice, DeviceKind, LoadOptions, ModelInfo, Precision, Quantize};
+use crate::plan::{self, KvType, Plan};
+use crate::protocol::{self, DeviceChoice, LoadOptions, ModelInfo, Precision, Quantize};
 use crate::store::files::{ModelFiles, ReadError};
 use crate::store::{OpenError, Source};
 use crate::text::{TextError, Tokenizer, Vocabulary};
@@ -96,17 +98,12 @@ pub enum LoadError {
         /// What is wrong.
         error: TextError,
     },
-    /// The device.
+    /// The GPU.
     #[error(transparent)]
     Gpu(#[from] GpuError),
-    /// An option that is not there yet.
-    #[error("{option} is not available in this build yet; use {instead}")]
-    NotYet {
-        /// What was asked.
-        option: &'static str,
-        /// What works.
-        instead: &'static str,
-    },
+    /// The processor.
+    #[error(transparent)]
+    Cpu(#[from] CpuError),
     /// A model without room.
     #[error(
         "the model states a context of {most} tokens, which holds no prompt and answer; the file is damaged"
@@ -136,6 +133,7 @@ pub struct Described<S> {
     tokenizer: Tokenizer,
     context: usize,
     kv_tokens: usize,
+    device: DeviceChoice,
 }
 
 /// A model that answers.
@@ -143,7 +141,7 @@ pub struct Loaded {
     /// Its tokenizer and template.
     pub tokenizer: Rc<Tokenizer>,
     /// Its weights and cache.
-    pub model: GpuModel,
+    pub model: Computer,
     /// Its sequences.
     pub engine: Engine,
     /// How much fits a step.
@@ -156,7 +154,6 @@ pub struct Loaded {
 
 /// Reads and checks what the files of a model say: a GGUF file, all parts of one, or those of a Hugging Face folder.
 pub async fn describe<S: Source>(sources: Vec<S>, options: &LoadOptions) -> Result<Described<S>, LoadError> {
-    check_options(options)?;
     describe_files(open(sources).await?, options)
 }
 
@@ -192,6 +189,7 @@ pub fn describe_files<S: Source>(
         tokenizer,
         context,
         kv_tokens: context,
+        device: options.device,
     })
 }
 
@@ -219,13 +217,6 @@ fn checked_context(asked: Option<u32>, most: usize) -> Result<usize, LoadError> 
     } else {
         Err(LoadError::Context { asked, most })
     }
-}
-
-fn check_options(options: &LoadOptions) -> Result<(), LoadError> {
-    if options.device == DeviceChoice::Cpu {
-        return Err(LoadError::NotYet { option: "the device cpu", instead: "gpu or auto" });
-    }
-    Ok(())
 }
 
 impl<S: Source> Described<S> {
@@ -292,6 +283,11 @@ impl<S: Source> Described<S> {
         ((n_blocks * BLOCK_TOKENS) as u64, self.plan.kv_bytes(&blocks))
     }
 
+    /// Which device was asked for.
+    pub fn device(&self) -> DeviceChoice {
+        self.device
+    }
+
     /// Arithmetic of activations on a device: never [`Precision::Auto`].
     pub fn precision_on(&self, is_software: bool) -> Precision {
         match self.precision {
@@ -309,8 +305,9 @@ impl<S: Source> Described<S> {
         Plan { precision, ..self.plan.clone() }
     }
 
-    /// Bytes that the model will take on a device, all its buffers together, if its memory suffices.
-    pub fn gpu_bytes(&self, gpu: &Gpu) -> Result<u64, GpuError> {
+    /// Bytes that the model will take on a GPU, all its buffers together, if its memory suffices; none on the processor.
+    pub fn gpu_bytes(&self, machine: &Machine) -> Result<u64, GpuError> {
+        let Some(gpu) = machine.gpu() else { return Ok(0) };
         let max_binding_bytes = gpu.max_binding_bytes();
         let is_software = gpu.summary().is_software;
         let layout = Layout::new(
@@ -347,9 +344,9 @@ impl<S: Source> Described<S> {
         GpuModel::new(gpu, self.plan_on(is_software), self.capacity(is_software), self.kv_tokens).await
     }
 
-    /// Makes room on the device and brings the weights there; `progress` hears of bytes done and in all.
-    pub async fn load(self, gpu: Rc<Gpu>, progress: impl FnMut(u64, u64)) -> Result<Loaded, LoadError> {
-        let mut loaded = self.load_for_first_token(gpu, progress).await?;
+    /// Makes room on the machine and brings the weights there; `progress` hears of bytes done and in all.
+    pub async fn load(self, chosen: Chosen, progress: impl FnMut(u64, u64)) -> Result<Loaded, LoadError> {
+        let mut loaded = self.load_for_first_token(chosen, progress).await?;
         while loaded.model.lacks_pipelines() {
             loaded.model.make_pipeline().await;
         }
@@ -359,18 +356,29 @@ impl<S: Source> Described<S> {
     /// The same with the pipelines that a first token needs; the others are to be made when there is time.
     pub async fn load_for_first_token(
         self,
-        gpu: Rc<Gpu>,
+        Chosen { machine, note }: Chosen,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<Loaded, LoadError> {
-        let is_software = gpu.summary().is_software;
+        let is_slow = machine.is_slow();
         let vocab_size = self.config.vocab_size;
-        let (plan, capacity) = (self.plan_on(is_software), self.capacity(is_software));
-        let model = GpuModel::for_first_token(Rc::clone(&gpu), plan, capacity, self.kv_tokens).await?;
-        write_weights(&self.files, &self.plan, &model, &mut progress).await?;
+        let (plan, capacity) = (self.plan_on(is_slow), self.capacity(is_slow));
+        let mut model = match &machine {
+            Machine::Gpu(gpu) => {
+                let model = GpuModel::for_first_token(Rc::clone(gpu), plan, capacity, self.kv_tokens).await?;
+                Computer::Gpu(Box::new(model))
+            }
+            Machine::Cpu(processor) => {
+                let model = CpuModel::new(plan, capacity, self.kv_tokens, Rc::clone(processor))?;
+                Computer::Cpu(Box::new(model))
+            }
+        };
+        write_weights(&self.files, &self.plan, &mut model, &mut progress).await?;
         let config = engine_config(&model);
         let context = config.context;
-        let kv_note = (context < self.context)
-            .then(|| format!("the GPU's memory holds {context} tokens of the {} asked for", self.context));
+        let kv_note = (context < self.context).then(|| {
+            let whose = if model.is_on_gpu() { "the GPU's memory" } else { "memory" };
+            format!("{whose} holds {context} tokens of the {} asked for", self.context)
+        });
         let engine = Engine::new(config.clone());
         let info = ModelInfo {
             id: 0,
@@ -383,21 +391,22 @@ impl<S: Source> Described<S> {
             kv_tokens: model.kv_tokens() as u32,
             kv_bytes: model.kv_bytes(),
             kv_note,
-            device_name: gpu.summary().name.clone(),
-            device_backend: gpu.summary().backend.clone(),
-            device_kind: if is_software { DeviceKind::Software } else { DeviceKind::Gpu },
-            precision: self.precision_on(is_software),
+            device_name: machine.name().to_owned(),
+            device_backend: machine.backend().to_owned(),
+            device_kind: machine.kind(),
+            device_note: note,
+            precision: self.precision_on(is_slow),
             n_layers: self.config.n_layers as u32,
             vocab_size: vocab_size as u32,
             has_chat_template: self.tokenizer.has_template(),
         };
-        let (tokenizer, pace) = (Rc::new(self.tokenizer), Pace::new(is_software));
+        let (tokenizer, pace) = (Rc::new(self.tokenizer), Pace::new(is_slow));
         Ok(Loaded { tokenizer, model, engine, pace, info, config })
     }
 }
 
 /// What an engine has to work with on a model.
-pub fn engine_config(model: &GpuModel) -> EngineConfig {
+pub fn engine_config(model: &Computer) -> EngineConfig {
     let (plan, capacity) = (model.plan(), model.capacity());
     let cache = |(cache, n_blocks): (usize, &usize)| CacheConfig {
         n_blocks: *n_blocks,

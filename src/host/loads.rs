@@ -11,8 +11,9 @@ use std::task::{Context, Poll};
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 
-use super::ConnectionId;
+use super::{ConnectionId, Surroundings};
 use super::load::{self, Described, LoadError, Loaded};
+use super::machine::Chosen;
 use super::models::Wanted;
 use super::serve::Place;
 use crate::gpu::{Gpu, GpuError};
@@ -54,11 +55,11 @@ impl Stage {
     }
 }
 
-/// A model whose files were found good, and the device that it will run on.
+/// A model whose files were found good, and the machine that it will run on.
 pub(super) struct Opened<P: Place> {
     pub(super) sources: Vec<P::Source>,
     pub(super) described: Described<P::Source>,
-    pub(super) gpu: Rc<Gpu>,
+    pub(super) chosen: Chosen,
     pub(super) needed_bytes: u64,
 }
 
@@ -156,7 +157,7 @@ impl<P: Place> Loads<P> {
             let progress = |done_bytes, total_bytes| {
                 *news.borrow_mut() = Some(Stage { words: words.clone(), done_bytes, total_bytes });
             };
-            let loaded = opened.described.load_for_first_token(opened.gpu, progress).await;
+            let loaded = opened.described.load_for_first_token(opened.chosen, progress).await;
             Done::Brought(opened.sources, loaded.map(Box::new))
         };
         self.work = Some(work.boxed_local());
@@ -186,6 +187,8 @@ pub(super) struct DeviceWanted {
     pub(super) gpu: Option<Rc<Gpu>>,
     /// Another was lost before.
     pub(super) is_patient: bool,
+    /// What the processor needs to compute.
+    pub(super) surroundings: Surroundings,
 }
 
 /// Finds and reads a model's files, and opens a device for it.
@@ -194,7 +197,7 @@ async fn open<P: Place>(
     wanted: &Wanted,
     attachments: &[P::Attachment],
     known: Option<Vec<P::Source>>,
-    DeviceWanted { gpu, is_patient }: DeviceWanted,
+    DeviceWanted { gpu, is_patient, surroundings }: DeviceWanted,
     mut stage: Stage,
     news: &News,
 ) -> Result<Opened<P>, String> {
@@ -211,20 +214,21 @@ async fn open<P: Place>(
     let described = load::describe(sources.clone(), &wanted.options).await;
     let described = described.map_err(|error| place.in_words(&error))?;
     let in_words = |error: GpuError| place.in_words(&LoadError::Gpu(error));
-    let gpu = match gpu {
-        Some(gpu) => gpu,
-        None => {
-            let mut owned = pin!(place.own_the_gpu());
-            if owned.as_mut().now_or_never().is_none() {
-                *news.borrow_mut() = Some(Stage::new("Waiting for another engine to give up the GPU"));
-                owned.await;
-                *news.borrow_mut() = Some(stage);
-            }
-            Rc::new(open_gpu(place, is_patient).await.map_err(in_words)?)
+    let open = async || {
+        if let Some(gpu) = gpu {
+            return Ok(gpu);
         }
+        let mut owned = pin!(place.own_the_gpu());
+        if owned.as_mut().now_or_never().is_none() {
+            *news.borrow_mut() = Some(Stage::new("Waiting for another engine to give up the GPU"));
+            owned.await;
+            *news.borrow_mut() = Some(stage);
+        }
+        Ok(Rc::new(open_gpu(place, is_patient).await?))
     };
-    let needed_bytes = described.gpu_bytes(&gpu).map_err(in_words)?;
-    Ok(Opened { sources, described, gpu, needed_bytes })
+    let chosen = Chosen::by(described.device(), &surroundings, open).await.map_err(in_words)?;
+    let needed_bytes = described.gpu_bytes(&chosen.machine).map_err(in_words)?;
+    Ok(Opened { sources, described, chosen, needed_bytes })
 }
 
 /// Opens a device. Where one was just lost, a browser may need a moment until it offers another.

@@ -7,6 +7,7 @@ pub mod hosted;
 pub mod load;
 mod loads;
 mod losses;
+pub mod machine;
 mod models;
 #[cfg(feature = "native")]
 pub mod native;
@@ -32,6 +33,8 @@ pub mod weights;
 pub use prompt::encode;
 pub use single::Host;
 
+use futures_util::future::LocalBoxFuture;
+
 /// Names a connection: a tab, or the terminal.
 pub type ConnectionId = u64;
 
@@ -46,4 +49,8 @@ pub struct Surroundings {
     pub entropy: fn() -> u64,
     /// Bytes of the engine's wasm memory, where it has one.
     pub memory_bytes: fn() -> Option<u64>,
+    /// Lets everything else that waits on this thread run once, while the processor computes a step.
+    pub turn: fn() -> LocalBoxFuture<'static, ()>,
+    /// Threads that compute on the processor.
+    pub n_threads: usize,
 }

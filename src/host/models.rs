@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ConnectionId;
 use super::hosted::Hosted;
+use super::machine::Computer;
 use super::room::{Holder, Standing};
 use super::serve::Place;
 use crate::protocol::{Event, LoadOptions, ModelId, ModelSource, ModelUse};
@@ -55,7 +56,7 @@ impl<P: Place> Slot<P> {
         sources: Vec<P::Source>,
         hosted: Hosted,
     ) -> Self {
-        let gpu_bytes = hosted.model.as_ref().map_or(0, |model| model.gpu_bytes());
+        let gpu_bytes = hosted.model.as_ref().map_or(0, Computer::gpu_bytes);
         Self {
             wanted,
             attachments,
@@ -106,6 +107,12 @@ impl<P: Place> Models<P> {
     /// The model that serves what is wanted.
     pub(super) fn find(&self, wanted: &Wanted) -> Option<ModelId> {
         self.slots.iter().find(|(_, slot)| slot.wanted.is_same(wanted)).map(|(id, _)| *id)
+    }
+
+    /// Models that a GPU computes, or did until it was lost; the one that was used last first.
+    pub(super) fn on_gpu(&self) -> Vec<ModelId> {
+        let is_on_gpu = |id: &ModelId| self.slots[id].hosted.model.as_ref().is_none_or(Computer::is_on_gpu);
+        self.latest_first().into_iter().filter(is_on_gpu).collect()
     }
 
     /// The model that was used last.
@@ -166,7 +173,8 @@ impl<P: Place> Models<P> {
             };
             Holder { id: *id, gpu_bytes: slot.gpu_bytes, used_at: slot.used_at, standing }
         };
-        self.slots.iter().map(holder).collect()
+        // What the processor computes is in no GPU's way.
+        self.slots.iter().filter(|(_, slot)| slot.gpu_bytes > 0).map(holder).collect()
     }
 
     /// What a tab is told of a model that holds room.

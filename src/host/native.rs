@@ -9,8 +9,11 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use futures_util::FutureExt as _;
+
 use super::Surroundings;
 use super::load::LoadError;
+use super::serve::yield_now;
 use crate::gpu::GpuError;
 use crate::store::StoreError;
 use arguments::{Arguments, Asked};
@@ -123,7 +126,14 @@ async fn execute(command: Command, arguments: &Arguments) -> Result<(), CliError
 
 /// The clock and the entropy of this machine.
 pub fn surroundings() -> Surroundings {
-    Surroundings { now_ms, unix_secs, entropy, memory_bytes: || None }
+    Surroundings {
+        now_ms,
+        unix_secs,
+        entropy,
+        memory_bytes: || None,
+        turn: || yield_now().boxed_local(),
+        n_threads: std::thread::available_parallelism().map_or(1, usize::from),
+    }
 }
 
 fn now_ms() -> f64 {

@@ -24,9 +24,7 @@ impl<P: Place> Server<P> {
     /// The device is lost: every model on it is loaded again, and its answers go on from their tokens.
     pub(super) fn lose_device(&mut self, reason: &str) {
         self.is_news = true;
-        self.gpu = None;
-        self.steps.clear();
-        self.making = None;
+        self.forget_gpu();
         if let Some(job) = self.loads.interrupt() {
             self.loads.queue.push_front(job);
         }
@@ -37,7 +35,7 @@ impl<P: Place> Server<P> {
             );
             return self.give_up(&reason);
         }
-        for id in self.models.latest_first().into_iter().rev() {
+        for id in self.models.on_gpu().into_iter().rev() {
             if self.users(id).is_empty() {
                 // Nobody waits for it, and others wait for theirs.
                 self.unload(id, &Farewell::Quiet);
@@ -62,19 +60,25 @@ impl<P: Place> Server<P> {
         }
     }
 
+    /// Nothing more comes of it; what the processor computes goes on.
+    fn forget_gpu(&mut self) {
+        let on_gpu = self.models.on_gpu();
+        self.gpu = None;
+        self.steps.retain(|(id, _)| !on_gpu.contains(id));
+        self.making = None;
+    }
+
     /// The device refuses what it is told, or has no memory for it: nothing on it can be trusted.
     pub(super) fn fail_device(&mut self, error: &GpuError) {
-        self.gpu = None;
-        self.steps.clear();
-        self.making = None;
+        self.forget_gpu();
         self.give_up(&error.to_string());
     }
 
-    /// Ends everything that needs the device; a later load begins afresh.
+    /// Ends everything that needs the GPU; a later load begins afresh.
     fn give_up(&mut self, reason: &str) {
         let under_way = self.loads.interrupt();
         let queue = std::mem::take(&mut self.loads.queue);
-        for id in self.models.latest_first() {
+        for id in self.models.on_gpu() {
             self.unload(id, &Farewell::Failed(reason));
         }
         for job in under_way.into_iter().chain(queue) {

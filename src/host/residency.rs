@@ -3,6 +3,7 @@
 //! Invariant: a model goes by [`Server::unload`] alone, which tells everyone whom it concerns.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 
 use super::ConnectionId;
 use super::hosted::Hosted;
@@ -132,7 +133,8 @@ impl<P: Place> Server<P> {
         };
         let Some(place) = self.loads.queue.iter().position(has_chance) else { return };
         if let Some(job) = self.loads.queue.remove(place) {
-            let device = DeviceWanted { gpu: self.gpu.clone(), is_patient: self.n_losses > 0 };
+            let (gpu, is_patient) = (self.gpu.clone(), self.n_losses > 0);
+            let device = DeviceWanted { gpu, is_patient, surroundings: self.surroundings };
             self.loads.open(&self.place, device, job);
         }
     }
@@ -164,7 +166,9 @@ impl<P: Place> Server<P> {
     /// The files are good: what is in the way goes, or the load waits.
     fn opened(&mut self, opened: Opened<P>) {
         let Some(job) = &self.loads.job else { return };
-        self.gpu = Some(opened.gpu.clone());
+        if let Some(gpu) = opened.chosen.machine.gpu() {
+            self.gpu = Some(Rc::clone(gpu));
+        }
         if job.again.is_none() {
             // What once filled the device alone is not tried again beside others.
             let needed_bytes =

@@ -149,7 +149,7 @@ pub async fn serve<P: Place>(
 struct Ended;
 
 /// Lets the executor run what else is ready.
-async fn yield_now() {
+pub async fn yield_now() {
     let mut has_yielded = false;
     poll_fn(|context| {
         if std::mem::replace(&mut has_yielded, true) {

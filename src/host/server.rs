@@ -12,13 +12,13 @@ use futures_util::future::LocalBoxFuture;
 use super::hosted::Stepped;
 use super::loads::Loads;
 use super::losses::Losses;
+use super::machine::Computer;
 use super::models::{Models, Slot};
 use super::outbox::Outbox;
 use super::rate::Rate;
 use super::request::{Ask, RequestError};
 use super::serve::{Letter, Place};
 use super::{ConnectionId, Surroundings};
-use crate::gpu::model::GpuModel;
 use crate::gpu::{Gpu, GpuError};
 use crate::protocol::{self, BUILD, Event, Fault, ModelId, Request, RequestId, Status, VERSION};
 
@@ -382,7 +382,7 @@ impl<P: Place> Server<P> {
     /// Whether there is a model without some of its pipelines, and none is being made nor anything loaded.
     fn lacks_pipelines(&self) -> bool {
         let mut models = self.models.slots.values().filter_map(|slot| slot.hosted.model.as_ref());
-        self.loads.job.is_none() && self.making.is_none() && models.any(GpuModel::lacks_pipelines)
+        self.loads.job.is_none() && self.making.is_none() && models.any(Computer::lacks_pipelines)
     }
 
     /// When the next pipeline is to be made: once nobody has asked for anything for a while, or beside the steps that are
@@ -401,7 +401,7 @@ impl<P: Place> Server<P> {
         self.made_ms = now_ms;
         let mut models = self.models.slots.values_mut().filter_map(|slot| slot.hosted.model.as_mut());
         let model = models.find(|model| model.lacks_pipelines());
-        self.making = model.map(|model| model.make_pipeline().boxed_local());
+        self.making = model.map(Computer::make_pipeline);
     }
 
     fn end_step(&mut self, id: ModelId, stepped: Stepped) {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::hosted::{Hosted, Stepping};
 use super::load::{self, LoadError};
+use super::machine::Chosen;
 use super::request::{Ask, RequestError};
 use super::{ConnectionId, Surroundings};
 use crate::gpu::{Gpu, GpuError};
@@ -76,13 +77,14 @@ impl Host {
         described: load::Described<impl Source>,
         progress: impl FnMut(u64, u64),
     ) -> Result<ModelInfo, LoadError> {
-        let gpu = self.open_gpu().await?;
+        let (surroundings, choice) = (self.surroundings, described.device());
+        let chosen = Chosen::by(choice, &surroundings, async || self.open_gpu().await).await?;
         if let Some(mut hosted) = self.hosted.take() {
             hosted.cancel_all(None);
             self.steps.clear();
             self.outbox.extend(hosted.take_events());
         }
-        let hosted = Hosted::new(described.load(gpu, progress).await?);
+        let hosted = Hosted::new(described.load(chosen, progress).await?);
         let info = hosted.info.clone();
         self.hosted = Some(hosted);
         Ok(info)

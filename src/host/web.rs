@@ -20,6 +20,7 @@ use crate::store::web::WebSource;
 use locks::Lock;
 
 mod locks;
+mod turns;
 
 #[wasm_bindgen]
 extern "C" {
@@ -93,7 +94,14 @@ impl WebHost {
             base: base.to_owned(),
             engine: OnceCell::new(),
         };
-        let surroundings = Surroundings { now_ms: performance_now, unix_secs, entropy, memory_bytes };
+        let surroundings = Surroundings {
+            now_ms: performance_now,
+            unix_secs,
+            entropy,
+            memory_bytes,
+            turn: turns::turn,
+            n_threads: 1,
+        };
         spawn_local(async move {
             // A tab that hears of this lock finds it taken.
             place.epoch.granted().await;

@@ -3,8 +3,8 @@
 //! Invariant: never more than one piece of the weights is in host memory, or the one tensor that is stored column by column.
 
 use super::load::LoadError;
+use super::machine::Computer;
 use crate::format::checkpoint::Tensor;
-use crate::gpu::model::GpuModel;
 use crate::plan::{MatrixId, Plan, VectorId};
 use crate::store::Source;
 use crate::store::files::ModelFiles;
@@ -19,7 +19,7 @@ const FLUSH_BYTES: u64 = 32 << 20;
 pub(super) async fn write_weights<S: Source>(
     files: &ModelFiles<S>,
     plan: &Plan,
-    model: &GpuModel,
+    model: &mut Computer,
     progress: &mut impl FnMut(u64, u64),
 ) -> Result<(), LoadError> {
     let tensor = |name: &str| files.checkpoint.tensor(name).expect("the recorder checked it");

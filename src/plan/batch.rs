@@ -10,6 +10,19 @@ pub const BLOCK_TOKENS: usize = 32;
 /// Steps that may be submitted and not yet read; a device keeps what it sampled for so many.
 pub const STEPS_IN_FLIGHT: usize = 2;
 
+/// How many rows a step may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capacity {
+    /// Decode rows.
+    pub decode_rows: usize,
+    /// Prefill rows.
+    pub prefill_rows: usize,
+    /// Rows with logits.
+    pub logit_rows: usize,
+    /// Positions of a sequence.
+    pub context: usize,
+}
+
 /// Why a row is computed, which alone chooses its kernels (never the number of rows: a sequence alone and the same
 /// sequence in a crowd must give the same bits).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -96,7 +96,7 @@ impl KvType {
 /// Arithmetic of activations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub enum Precision {
-    /// Fast on software adapters, exact on GPUs.
+    /// Fast where the processor computes, also as a software adapter; exact on GPUs.
     #[default]
     Auto,
     /// f32 activations and sums.
@@ -119,11 +119,25 @@ impl Precision {
 /// Which device computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub enum DeviceChoice {
-    /// The engine's own choice.
+    /// A GPU where there is one, or else the processor.
     #[default]
     Auto,
     /// A WebGPU (or Vulkan, Metal, DX12) adapter.
     Gpu,
     /// The processor.
     Cpu,
+}
+
+impl DeviceChoice {
+    /// Every choice.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Gpu, Self::Cpu];
+
+    /// Its name where people choose or read it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Gpu => "gpu",
+            Self::Cpu => "cpu",
+        }
+    }
 }

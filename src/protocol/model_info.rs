@@ -33,6 +33,8 @@ pub struct ModelInfo {
     pub device_backend: String,
     /// What kind of device it is.
     pub device_kind: DeviceKind,
+    /// Why it is this device, where nobody chose and it is not the first choice.
+    pub device_note: Option<String>,
     /// Arithmetic of activations in use, never [`Precision::Auto`].
     pub precision: Precision,
     /// Layers of the model.

@@ -7,7 +7,7 @@ use super::{
     screen::Screen,
     state::Part,
 };
-use crate::protocol::{KvType, Precision, Quantize};
+use crate::protocol::{DeviceChoice, KvType, Precision, Quantize};
 
 /// The longest context that can be asked for, in tokens.
 const MAX_CONTEXT: f64 = 1_048_576.0;
@@ -249,6 +249,7 @@ fn LoadSettings() -> impl IntoView {
         Ok(())
     };
     let kv = move || screen.read(Part::Preferences, |state| state.preferences.load.kv.name());
+    let device = move || screen.read(Part::Preferences, |state| state.preferences.load.device.name());
     let precision = move || screen.read(Part::Preferences, |state| state.preferences.load.precision.name());
     let quantize =
         move || screen.read(Part::Preferences, |state| quantize_name(state.preferences.load.quantize));
@@ -284,6 +285,24 @@ fn LoadSettings() -> impl IntoView {
                 <p id="kv-about" class="about">"f16 takes half the memory of f32, q8 a quarter; each is a little less exact."</p>
             </div>
             <div class="field number">
+                <label for="device">"Device"</label>
+                <select
+                    id="device"
+                    aria-describedby="device-about"
+                    prop:value=device
+                    on:change:target=move |event| {
+                        let value = event.target().value();
+                        let chosen = DeviceChoice::ALL.into_iter().find(|choice| choice.name() == value);
+                        screen.edit(|preferences| preferences.load.device = chosen.unwrap_or_default());
+                    }
+                >
+                    <option value="auto">"auto"</option>
+                    <option value="gpu">"GPU"</option>
+                    <option value="cpu">"processor"</option>
+                </select>
+                <p id="device-about" class="about">"Auto takes the GPU, or the processor where there is none."</p>
+            </div>
+            <div class="field number">
                 <label for="precision">"Arithmetic"</label>
                 <select
                     id="precision"
@@ -301,7 +320,7 @@ fn LoadSettings() -> impl IntoView {
                     <option value="fast">"fast"</option>
                 </select>
                 <p id="precision-about" class="about">
-                    "Fast rounds activations to ten bits: a little less exact. Auto is fast where the processor imitates a GPU."
+                    "Fast rounds activations to ten bits: a little less exact. Auto is fast where the processor computes."
                 </p>
             </div>
             <div class="field number">

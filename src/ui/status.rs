@@ -90,9 +90,10 @@ fn place(info: &ModelInfo) -> String {
     format!("{} ({kind}, {}) · KV {n_tokens} tokens, {n_bytes}", info.device_name, info.precision.name())
 }
 
-fn warning(info: &ModelInfo) -> Option<&'static str> {
-    match info.device_kind {
-        DeviceKind::Software => Some("No graphics processor is in use: answers are right but slow."),
-        DeviceKind::Gpu | DeviceKind::Cpu => None,
+fn warning(info: &ModelInfo) -> Option<String> {
+    match (info.device_kind, &info.device_note) {
+        (DeviceKind::Software, _) => Some("No graphics processor is in use: answers are right but slow.".into()),
+        (DeviceKind::Cpu, Some(note)) => Some(format!("The processor computes: {note}.")),
+        (DeviceKind::Gpu | DeviceKind::Cpu, _) => None,
     }
 }

@@ -42,6 +42,8 @@ fn surroundings() -> Surroundings {
             ENTROPY.get()
         },
         memory_bytes: || None,
+        turn: || Box::pin(yield_now()),
+        n_threads: 1,
     }
 }
 

@@ -30,6 +30,7 @@ fn ready(name: &str) -> Event {
         device_name: String::new(),
         device_backend: "webgpu".into(),
         device_kind: DeviceKind::Software,
+        device_note: None,
         precision: Precision::Exact,
         n_layers: 1,
         vocab_size: 8,

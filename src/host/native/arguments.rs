@@ -32,6 +32,8 @@ pub(super) struct Arguments {
     pub(super) load: LoadOptions,
     /// Part of a GPU's name.
     pub(super) adapter_name: Option<String>,
+    /// Threads of the processor, where it computes.
+    pub(super) n_threads: Option<usize>,
     /// Answer in JSON.
     pub(super) json: bool,
     /// A raw prompt.
@@ -344,12 +346,12 @@ fn set_text(arguments: &mut Arguments, name: &str, value: String) -> Result<(), 
     const COUNT: &str = "a whole number of 1 or more";
     const FROM_0: &str = "a whole number of 0 or more";
     const MOST_RUNS: u32 = 10_000;
+    const MOST_THREADS: u32 = 1024;
     const TOP: &str = "a whole number from 0 to 20";
     let value = value.as_str();
     match name {
         "device" => {
-            let choices =
-                [("auto", DeviceChoice::Auto), ("gpu", DeviceChoice::Gpu), ("cpu", DeviceChoice::Cpu)];
+            let choices = DeviceChoice::ALL.map(|choice| (choice.name(), choice));
             arguments.load.device = choice(name, value, &choices)?;
         }
         "precision" => {
@@ -374,6 +376,7 @@ fn set_text(arguments: &mut Arguments, name: &str, value: String) -> Result<(), 
             arguments.block_type = choice(name, value, &choices)?;
         }
         "context" => arguments.load.context = Some(number("--context", value, "a whole number of tokens")?),
+        "threads" => arguments.n_threads = Some(within("--threads", value, 1..=MOST_THREADS)? as usize),
         "adapter-name" => arguments.adapter_name = Some(value.into()),
         "prompt" => arguments.prompt = Some(value.into()),
         "max-tokens" => {

@@ -84,7 +84,10 @@ impl Opened {
     /// Brings the model to its device.
     pub(super) async fn load(self, arguments: &Arguments) -> Result<Running, CliError> {
         let (name, max_sequences) = (self.described.model_name(), self.described.max_sequences());
-        let mut host = Host::new(surroundings(), arguments.adapter_name.clone());
+        let surroundings = surroundings();
+        let n_threads = arguments.n_threads.unwrap_or(surroundings.n_threads);
+        let surroundings = Surroundings { n_threads, ..surroundings };
+        let mut host = Host::new(surroundings, arguments.adapter_name.clone());
         let progress = |done: u64, total: u64| {
             output::progress(&format!("loading {name}: {} of {}", output::bytes(done), output::bytes(total)));
         };
@@ -97,6 +100,9 @@ impl Opened {
             DeviceKind::Software => " (a GPU imitated by the processor: correct and slow)",
             DeviceKind::Cpu => " (the processor)",
         };
+        if let Some(note) = &info.device_note {
+            output::note(&format!("the processor computes: {note}"));
+        }
         let parameters = output::parameters(info.n_parameters);
         output::note(&format!(
             "{name}, {parameters} parameters, on {}{kind}, {} precision, loaded in {:.1} s",

@@ -49,19 +49,19 @@ const fn option(group: Group, name: &'static str, value: &'static str, help: &'s
     OptionSpec { name, value, help, group }
 }
 
-const OPTIONS: [OptionSpec; 50] = [
+const OPTIONS: [OptionSpec; 51] = [
     option(
         Group::Model,
         "model",
         "PATH",
         "the model: a .gguf file (of a split one any part), a Hugging Face folder, or a file in it",
     ),
-    option(Group::Model, "device", "auto|gpu|cpu", "what computes (default auto)"),
+    option(Group::Model, "device", "auto|gpu|cpu", "what computes (default auto: the GPU, or the processor where there is none)"),
     option(
         Group::Model,
         "precision",
         "auto|exact|fast",
-        "arithmetic of activations: f32, or ten bits and integer products (default auto: fast on software adapters)",
+        "arithmetic of activations: f32, or ten bits and integer products (default auto: fast where the processor computes)",
     ),
     option(Group::Model, "kv", "f16|f32|q8", "number type of the KV cache (default f16)"),
     option(
@@ -75,6 +75,12 @@ const OPTIONS: [OptionSpec; 50] = [
         "quantize",
         "q8_0|q4_0|none",
         "pack weights that are plain numbers while they are loaded (default none)",
+    ),
+    option(
+        Group::Model,
+        "threads",
+        "N",
+        "threads that compute, where the processor does (default: as many as it runs at once)",
     ),
     option(
         Group::Model,

@@ -28,6 +28,7 @@ fn info(name: &str) -> ModelInfo {
         device_name: "Test".to_owned(),
         device_backend: "webgpu".into(),
         device_kind: DeviceKind::Software,
+        device_note: None,
         precision: Precision::Exact,
         n_layers: 30,
         vocab_size: 49152,

@@ -1,0 +1,246 @@
+//! What computes: a GPU, or the processor itself. The rest of the host asks here, and need not know which.
+
+use std::rc::Rc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
+
+use super::Surroundings;
+use crate::cpu::{CpuModel, Processor};
+use crate::gpu::layout::Capacity;
+use crate::gpu::model::GpuModel;
+use crate::gpu::timings::OpTime;
+use crate::gpu::{Gpu, GpuError};
+use crate::plan::batch::Batch;
+use crate::plan::{Device as _, MatrixId, Plan, StepOutput, Ticket, VectorId};
+use crate::protocol::{DeviceChoice, DeviceKind};
+
+/// What models are loaded onto.
+#[derive(Debug, Clone)]
+pub enum Machine {
+    /// A GPU, or what imitates one.
+    Gpu(Rc<Gpu>),
+    /// The processor itself.
+    Cpu(Rc<Processor>),
+}
+
+impl Machine {
+    /// What kind it is.
+    pub fn kind(&self) -> DeviceKind {
+        match self {
+            Self::Gpu(gpu) if gpu.summary().is_software => DeviceKind::Software,
+            Self::Gpu(_) => DeviceKind::Gpu,
+            Self::Cpu(_) => DeviceKind::Cpu,
+        }
+    }
+
+    /// Its own name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Gpu(gpu) => &gpu.summary().name,
+            Self::Cpu(processor) => processor.name(),
+        }
+    }
+
+    /// The interface that it is reached by.
+    pub fn backend(&self) -> &str {
+        match self {
+            Self::Gpu(gpu) => &gpu.summary().backend,
+            Self::Cpu(_) => "cpu",
+        }
+    }
+
+    /// The GPU, if it is one.
+    pub fn gpu(&self) -> Option<&Rc<Gpu>> {
+        match self {
+            Self::Gpu(gpu) => Some(gpu),
+            Self::Cpu(_) => None,
+        }
+    }
+
+    /// Whether the processor does the work, so that steps are long.
+    pub fn is_slow(&self) -> bool {
+        self.kind() != DeviceKind::Gpu
+    }
+
+    /// Largest block of memory that a layer's keys and values, or rows of a matrix, may take.
+    pub fn max_binding_bytes(&self) -> u64 {
+        self.gpu().map_or(u64::MAX, |gpu| gpu.max_binding_bytes())
+    }
+}
+
+/// What a model is loaded onto, and why.
+#[derive(Debug, Clone)]
+pub struct Chosen {
+    /// It.
+    pub machine: Machine,
+    /// Why it is this one, where nobody chose and it is not the first choice.
+    pub note: Option<String>,
+}
+
+impl Chosen {
+    /// A GPU, or the processor where that is asked for, or nothing is and there is no GPU.
+    pub async fn by(
+        choice: DeviceChoice,
+        surroundings: &Surroundings,
+        open: impl AsyncFnOnce() -> Result<Rc<Gpu>, GpuError>,
+    ) -> Result<Self, GpuError> {
+        let processor = || {
+            let Surroundings { n_threads, now_ms, turn, .. } = *surroundings;
+            Machine::Cpu(Rc::new(Processor::new(n_threads, Rc::new(now_ms), Rc::new(turn))))
+        };
+        if choice == DeviceChoice::Cpu {
+            return Ok(Self { machine: processor(), note: None });
+        }
+        match (open().await, choice) {
+            (Ok(gpu), _) => Ok(gpu.into()),
+            (
+                Err(error @ (GpuError::NoWebGpu | GpuError::NoAdapter { .. } | GpuError::NoDevice { .. })),
+                DeviceChoice::Auto,
+            ) => Ok(Self { machine: processor(), note: Some(error.to_string()) }),
+            (Err(error), _) => Err(error),
+        }
+    }
+}
+
+impl From<Rc<Gpu>> for Chosen {
+    fn from(gpu: Rc<Gpu>) -> Self {
+        Self { machine: Machine::Gpu(gpu), note: None }
+    }
+}
+
+/// A model on what computes it.
+#[derive(Debug)]
+pub enum Computer {
+    /// On a GPU.
+    Gpu(Box<GpuModel>),
+    /// On the processor.
+    Cpu(Box<CpuModel>),
+}
+
+/// Asks whichever it is the same.
+macro_rules! either {
+    ($self:expr, $model:ident => $ask:expr) => {
+        match $self {
+            Self::Gpu($model) => $ask,
+            Self::Cpu($model) => $ask,
+        }
+    };
+}
+
+impl Computer {
+    /// Whether a GPU computes it, which can be lost.
+    pub fn is_on_gpu(&self) -> bool {
+        matches!(self, Self::Gpu(_))
+    }
+
+    /// What it computes.
+    pub fn plan(&self) -> &Plan {
+        either!(self, model => model.plan())
+    }
+
+    /// The most of everything.
+    pub fn capacity(&self) -> &Capacity {
+        either!(self, model => model.capacity())
+    }
+
+    /// Blocks of each cache of the plan.
+    pub fn cache_blocks(&self) -> &[usize] {
+        either!(self, model => model.cache_blocks())
+    }
+
+    /// Tokens that its cache holds.
+    pub fn kv_tokens(&self) -> usize {
+        either!(self, model => model.kv_tokens())
+    }
+
+    /// Bytes of its cache.
+    pub fn kv_bytes(&self) -> u64 {
+        either!(self, model => model.kv_bytes())
+    }
+
+    /// Bytes of its weights.
+    pub fn weight_bytes(&self) -> u64 {
+        either!(self, model => model.weight_bytes())
+    }
+
+    /// Bytes of a GPU's memory that it takes, all together.
+    pub fn gpu_bytes(&self) -> u64 {
+        match self {
+            Self::Gpu(model) => model.gpu_bytes(),
+            Self::Cpu(_) => 0,
+        }
+    }
+
+    /// Brings rows of a matrix, as the file has them.
+    pub fn write_rows(&mut self, id: MatrixId, first_row: usize, bytes: &[u8]) {
+        either!(self, model => model.write_rows(id, first_row, bytes));
+    }
+
+    /// Brings a vector.
+    pub fn write_vector(&mut self, id: VectorId, values: &[f32]) {
+        either!(self, model => model.write_vector(id, values));
+    }
+
+    /// Brings a table of angles.
+    pub fn write_rotary(&mut self, index: usize, divisors: Option<&[f32]>) {
+        either!(self, model => model.write_rotary(index, divisors));
+    }
+
+    /// Waits until what was written has arrived.
+    pub async fn flush(&self) -> Result<(), GpuError> {
+        match self {
+            Self::Gpu(model) => model.flush().await,
+            Self::Cpu(_) => Ok(()),
+        }
+    }
+
+    /// Cuts the prefill of the next step.
+    pub fn set_prefill_submits(&mut self, n_submits: usize) {
+        if let Self::Gpu(model) = self {
+            model.set_prefill_submits(n_submits);
+        }
+    }
+
+    /// Whether it chooses tokens by itself.
+    pub fn samples(&self) -> bool {
+        either!(self, model => model.samples())
+    }
+
+    /// Starts a step.
+    pub fn submit(&mut self, batch: &Batch) -> Ticket {
+        either!(self, model => model.submit(batch))
+    }
+
+    /// Waits for a step; a processor computes it meanwhile, and lets others run now and then.
+    pub fn read(&mut self, ticket: Ticket) -> LocalBoxFuture<'static, Result<StepOutput, GpuError>> {
+        match self {
+            Self::Gpu(model) => model.read(ticket).boxed_local(),
+            Self::Cpu(model) => model.read(ticket).map(|output| output.map_err(|never| match never {})).boxed_local(),
+        }
+    }
+
+    /// Times the operations of a step, where the device has a clock.
+    pub fn time_ops(&self, batch: &Batch) -> LocalBoxFuture<'static, Result<Vec<OpTime>, GpuError>> {
+        match self {
+            Self::Gpu(model) => model.time_ops(batch).boxed_local(),
+            Self::Cpu(_) => async { Ok(Vec::new()) }.boxed_local(),
+        }
+    }
+
+    /// Whether some of its pipelines are not made.
+    pub fn lacks_pipelines(&self) -> bool {
+        match self {
+            Self::Gpu(model) => model.lacks_pipelines(),
+            Self::Cpu(_) => false,
+        }
+    }
+
+    /// Makes a pipeline that is lacking.
+    pub fn make_pipeline(&mut self) -> LocalBoxFuture<'static, ()> {
+        match self {
+            Self::Gpu(model) => model.make_pipeline().boxed_local(),
+            Self::Cpu(_) => async {}.boxed_local(),
+        }
+    }
+}
