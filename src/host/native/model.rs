@@ -9,7 +9,7 @@ use super::arguments::Arguments;
 use super::{CliError, messages, output, surroundings};
 use crate::engine::AddError;
 use crate::host::load::{self, Described};
-use crate::host::{ConnectionId, Host, encode, options};
+use crate::host::{ConnectionId, Host, Surroundings, encode, options};
 use crate::protocol::{DeviceKind, Event, GenerateOptions, ModelInfo, Prompt, RequestId};
 use crate::store::native::{FileSource, model_files};
 use crate::text::StopStrings;
