@@ -213,7 +213,6 @@ async fn open<P: Place>(
     }
     let described = load::describe(sources.clone(), &wanted.options).await;
     let described = described.map_err(|error| place.in_words(&error))?;
-    let in_words = |error: GpuError| place.in_words(&LoadError::Gpu(error));
     let open = async || {
         if let Some(gpu) = gpu {
             return Ok(gpu);
@@ -226,8 +225,10 @@ async fn open<P: Place>(
         }
         Ok(Rc::new(open_gpu(place, is_patient).await?))
     };
-    let chosen = Chosen::by(described.device(), &surroundings, open).await.map_err(in_words)?;
-    let needed_bytes = described.gpu_bytes(&chosen.machine).map_err(in_words)?;
+    let chosen = Chosen::by(described.device(), &surroundings, open).await;
+    let chosen = chosen.map_err(|error| place.in_words(&error))?;
+    let needed_bytes = described.gpu_bytes(&chosen.machine);
+    let needed_bytes = needed_bytes.map_err(|error| place.in_words(&LoadError::Gpu(error)))?;
     Ok(Opened { sources, described, chosen, needed_bytes })
 }
 

@@ -6,6 +6,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 
 use super::Surroundings;
+use super::load::LoadError;
 use crate::cpu::{CpuModel, Processor};
 use crate::gpu::layout::Capacity;
 use crate::gpu::model::GpuModel;
@@ -84,21 +85,22 @@ impl Chosen {
         choice: DeviceChoice,
         surroundings: &Surroundings,
         open: impl AsyncFnOnce() -> Result<Rc<Gpu>, GpuError>,
-    ) -> Result<Self, GpuError> {
-        let processor = || {
+    ) -> Result<Self, LoadError> {
+        let processor = |note| {
             let Surroundings { n_threads, now_ms, turn, .. } = *surroundings;
-            Machine::Cpu(Rc::new(Processor::new(n_threads, Rc::new(now_ms), Rc::new(turn))))
+            let processor = Processor::new(n_threads, Rc::new(turn), Rc::new(now_ms))?;
+            Ok(Self { machine: Machine::Cpu(Rc::new(processor)), note })
         };
         if choice == DeviceChoice::Cpu {
-            return Ok(Self { machine: processor(), note: None });
+            return processor(None);
         }
         match (open().await, choice) {
             (Ok(gpu), _) => Ok(gpu.into()),
             (
                 Err(error @ (GpuError::NoWebGpu | GpuError::NoAdapter { .. } | GpuError::NoDevice { .. })),
                 DeviceChoice::Auto,
-            ) => Ok(Self { machine: processor(), note: Some(error.to_string()) }),
-            (Err(error), _) => Err(error),
+            ) => processor(Some(error.to_string())),
+            (Err(error), _) => Err(error.into()),
         }
     }
 }
