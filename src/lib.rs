@@ -19,5 +19,4 @@ pub mod model;
 pub mod plan;
 #[cfg(feature = "gpu")]
 pub mod gpu;
-#[cfg(feature = "gpu")]
 pub mod cpu;

@@ -19,6 +19,7 @@ use std::task::{Context, Waker};
 
 use pagelm::cpu::Processor;
 use pagelm::cpu::model::{CpuCapacity, CpuModel};
+use pagelm::format::block::BlockType;
 use pagelm::plan::batch::{Batch, RowKind};
 use pagelm::plan::{Device as _, KvType, Precision};
 use pollster::block_on;
@@ -302,4 +303,17 @@ fn what_a_model_takes_is_told() {
     let error = CpuModel::new(plan, CAPACITY, 64, processor(1)).unwrap_err().to_string();
     let begins = "the memory has no room for the weights (576460752";
     assert!(error.starts_with(begins) && error.contains(" bytes); close other tabs"), "{error}");
+
+    let refused = |change: fn(&mut pagelm::plan::Matrix)| {
+        let mut plan = random.plan.clone();
+        change(&mut plan.matrices[1]);
+        CpuModel::new(plan, CAPACITY, 64, processor(1)).unwrap_err().to_string()
+    };
+    let error = refused(|matrix| matrix.block_type = BlockType::IQ1_S);
+    assert!(
+        error.starts_with("tensor qkv is stored as IQ1_S, which pagelm does not decode yet; F32, "),
+        "{error}"
+    );
+    let error = refused(|matrix| matrix.n_columns = 33);
+    assert!(error.starts_with("tensor qkv has rows of 33 values, but the processor's loops need"), "{error}");
 }

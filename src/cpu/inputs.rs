@@ -1,35 +1,71 @@
-//! Activations that matrices multiply, row by row.
+//! Activations that matrices multiply, as f32 and, for `fast`, in ten bits with a scale for each 32.
+//!
+//! Invariant: what is no number stays none: a group with NaN or infinity has such a scale, never zeros.
 
+use super::panel::GROUP;
 use crate::plan::Precision;
 
-/// Activations that a block shares a scale of.
-const BLOCK: usize = 32;
+/// The largest packed activation.
+const LARGEST: f32 = 511.0;
+/// What is smaller has no inverse in f32.
+const LEAST: f32 = 1e-30;
+/// 1.5 · 2^23: added to a number of less than 2^22, it leaves the nearest whole number, ties to even, in the last bits.
+const ROUNDER: f32 = 12_582_912.0;
 
-/// Activations that matrices multiply: (n_rows, n_columns), as f32 and, where a packed matrix reads them in `fast`, in ten
-/// bits too.
+/// 32 activations: value i is about d · q[i].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PackedGroup {
+    pub(super) q: [i16; GROUP],
+    pub(super) d: f32,
+    /// d · Σq of all, of the first 16, of the last 16.
+    pub(super) sums: [f32; 3],
+}
+
+impl PackedGroup {
+    const ZERO: Self = Self { q: [0; GROUP], d: 0.0, sums: [0.0; 3] };
+
+    fn of(values: &[f32; GROUP]) -> Self {
+        // By their bits, as which what is no number is greater than all numbers.
+        let bits = values.iter().fold(0, |bits, value| (value.to_bits() & 0x7fff_ffff).max(bits));
+        if bits < LEAST.to_bits() {
+            return Self::ZERO;
+        }
+        let greatest = f32::from_bits(bits);
+        let (d, inverse) = (greatest / LARGEST, LARGEST / greatest);
+        let q =
+            values.map(|value| (value * inverse + ROUNDER).to_bits().wrapping_sub(ROUNDER.to_bits()) as i16);
+        let sum = |q: &[i16]| q.iter().map(|q| i32::from(*q)).sum::<i32>();
+        let (lo, hi) = (sum(&q[..16]), sum(&q[16..]));
+        Self { q, d, sums: [lo + hi, lo, hi].map(|sum| d * sum as f32) }
+    }
+}
+
+/// Activations: (n_rows, n_columns).
 #[derive(Debug, Default)]
 pub struct Inputs {
     n_rows: usize,
     n_columns: usize,
+    /// (n_rows, n_columns)
     values: Vec<f32>,
-    rounded: Vec<f32>,
+    /// (n_rows, n_columns / 32) where they are packed, else empty.
+    packed: Vec<PackedGroup>,
 }
 
 impl Inputs {
-    /// Without rows.
+    /// No activations yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes room for rows (reusing memory) and forgets what was there.
+    /// Makes room for rows, in the memory there is if that suffices, and forgets what was there.
     pub fn reset(&mut self, n_rows: usize, n_columns: usize) {
         (self.n_rows, self.n_columns) = (n_rows, n_columns);
         self.values.clear();
         self.values.resize(n_rows * n_columns, 0.0);
-        self.rounded.clear();
+        self.packed.clear();
     }
 
-    /// A row to be written.
+    /// A row to write.
     pub fn row_mut(&mut self, row: usize) -> &mut [f32] {
         &mut self.values[row * self.n_columns..][..self.n_columns]
     }
@@ -39,30 +75,36 @@ impl Inputs {
         &self.values[row * self.n_columns..][..self.n_columns]
     }
 
-    /// To be called when all rows are written, before they are multiplied: packs them where the precision is fast.
+    /// Packs the rows where the precision is fast; to be called when all are written, before they are multiplied.
     pub fn seal(&mut self, precision: Precision) {
-        if precision == Precision::Exact {
-            return;
-        }
-        for block in self.values.chunks(BLOCK) {
-            let largest = block.iter().fold(0f32, |m, v| m.max(v.abs()));
-            let d = largest / 511.0;
-            self.rounded
-                .extend(block.iter().map(|v| if d == 0.0 { 0.0 } else { (v / d).round_ties_even() * d }));
+        self.packed.clear();
+        if precision == Precision::Fast {
+            self.packed.extend(self.values.as_chunks().0.iter().map(PackedGroup::of));
         }
     }
 
-    /// Rows there are.
+    /// How many rows there are.
     pub fn n_rows(&self) -> usize {
         self.n_rows
     }
 
-    /// A row as packed matrices read it.
-    pub(super) fn packed_row(&self, row: usize) -> &[f32] {
-        if self.rounded.is_empty() {
-            self.row(row)
-        } else {
-            &self.rounded[row * self.n_columns..][..self.n_columns]
-        }
+    /// How many columns they have.
+    pub fn n_columns(&self) -> usize {
+        self.n_columns
+    }
+
+    /// Whether rows are packed.
+    pub(super) fn is_packed(&self) -> bool {
+        !self.packed.is_empty()
+    }
+
+    #[inline(always)]
+    pub(super) fn packed(&self, row: usize, group: usize) -> &PackedGroup {
+        &self.packed[row * (self.n_columns / GROUP) + group]
+    }
+
+    #[inline(always)]
+    pub(super) fn group(&self, row: usize, group: usize) -> &[f32; GROUP] {
+        self.values[row * self.n_columns + group * GROUP..].first_chunk().expect("rows are whole groups")
     }
 }

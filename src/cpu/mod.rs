@@ -4,26 +4,58 @@
 //! or on when the host has a turn.
 
 use std::cell::Cell;
+use std::pin::Pin;
 use std::rc::Rc;
 
-use futures_util::future::LocalBoxFuture;
+use crate::format::decode::decoded_names;
+use instructions::Instructions;
 use threads::Threads;
 
 mod attention;
 mod cache;
 pub mod inputs;
+pub mod instructions;
 pub mod matrix;
 pub mod model;
 mod nonlinearity;
 mod norms;
+mod pack;
+mod panel;
 mod parts;
+mod products;
 mod rotary;
 mod step;
 mod threads;
+mod vectors;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 /// Why there is no model on the processor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CpuError {
+    /// No loop decodes a block type.
+    #[error(
+        "tensor {tensor} is stored as {block_type}, which pagelm does not decode yet; {} work, so take the model in one of these",
+        decoded_names()
+    )]
+    BlockType {
+        /// The tensor.
+        tensor: String,
+        /// Its type.
+        block_type: &'static str,
+    },
+    /// A width does not fit the loops.
+    #[error(
+        "tensor {tensor} has rows of {found} values, but the processor's loops need a multiple of {multiple}; another model of the family may work"
+    )]
+    Width {
+        /// The tensor.
+        tensor: String,
+        /// Its columns.
+        found: usize,
+        /// Of what they must be a multiple.
+        multiple: usize,
+    },
     /// Memory does not suffice.
     #[error(
         "the memory has no room for {what} ({needed_bytes} bytes); close other tabs or programs, or take a smaller model or context"
@@ -56,7 +88,7 @@ const LEAST_WORK: usize = 1 << 18;
 const MOST_WORK: usize = 1 << 32;
 
 /// What gives the host a turn.
-pub type Turn = Rc<dyn Fn() -> LocalBoxFuture<'static, ()>>;
+pub type Turn = Rc<dyn Fn() -> Pin<Box<dyn Future<Output = ()>>>>;
 
 /// Milliseconds since any moment.
 pub type Clock = Rc<dyn Fn() -> f64>;
@@ -88,15 +120,13 @@ impl Processor {
         let threads = Threads::new(n_threads).map_err(|reason| CpuError::Threads { n_threads, reason })?;
         let n_threads = threads.n_threads();
         let plural = if n_threads == 1 { "" } else { "s" };
-        let name = match model_name() {
-            Some(model) => format!("{model}, {n_threads} thread{plural}, {}", simd_name()),
-            None => format!("{}, {n_threads} thread{plural}", simd_name()),
-        };
+        let model = model_name().unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+        let name = format!("{model}, {n_threads} thread{plural}, {}", Instructions::best().name());
         let turned_ms = Cell::new(now_ms());
         Ok(Self { name, threads, turn, now_ms, turned_ms, work: Cell::new(FIRST_WORK) })
     }
 
-    /// What people are told of it: `AMD EPYC 9B14, 2 threads, AVX-512`.
+    /// What people are told of it: `AMD EPYC 9B14, 2 threads, avx512-vnni`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -140,30 +170,4 @@ fn model_name() -> Option<String> {
     let told = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = told.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
-}
-
-/// The instructions that products are made of.
-fn simd_name() -> &'static str {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if std::arch::is_x86_feature_detected!("avx512bw") {
-            return "AVX-512";
-        }
-        if std::arch::is_x86_feature_detected!("avx2") {
-            return "AVX2";
-        }
-        "SSE2"
-    }
-    #[cfg(target_arch = "aarch64")]
-    {
-        "NEON"
-    }
-    #[cfg(target_arch = "wasm32")]
-    {
-        if cfg!(target_feature = "simd128") { "WebAssembly SIMD" } else { "WebAssembly" }
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "wasm32")))]
-    {
-        std::env::consts::ARCH
-    }
 }

@@ -7,10 +7,12 @@ use std::rc::Rc;
 
 use super::cache::Cache;
 use super::matrix::CpuMatrix;
+use super::panel::GROUP;
 use super::parts::{Part, parts};
 use super::rotary::frequencies_of;
 use super::step::{Scratch, Step, Walk, Weights};
 use super::{CpuError, Processor};
+use crate::format::decode::DECODED;
 use crate::plan::batch::{BLOCK_TOKENS, Batch};
 use crate::plan::{Device, Matrix, MatrixId, Plan, StepOutput, Ticket, Vector, VectorId};
 
@@ -152,7 +154,20 @@ impl CpuModel {
     }
 }
 
+fn check(matrix: &Matrix) -> Result<(), CpuError> {
+    let tensor = || matrix.parts.first().map_or_else(String::new, |part| part.tensor.clone());
+    if !DECODED.contains(&matrix.block_type) {
+        return Err(CpuError::BlockType { tensor: tensor(), block_type: matrix.block_type.name() });
+    }
+    let multiple = GROUP.max(matrix.block_type.block_len() as usize);
+    if !matrix.n_columns.is_multiple_of(multiple) {
+        return Err(CpuError::Width { tensor: tensor(), found: matrix.n_columns, multiple });
+    }
+    Ok(())
+}
+
 fn matrices(plan: &Plan) -> Result<Vec<CpuMatrix>, CpuError> {
+    plan.matrices.iter().try_for_each(check)?;
     let row_bytes = |matrix: &Matrix| matrix.block_type.row_bytes(matrix.n_columns as u64);
     let bytes = plan.matrices.iter().map(|matrix| row_bytes(matrix).unwrap_or(0) * matrix.n_rows() as u64);
     let needed_bytes = bytes.sum();

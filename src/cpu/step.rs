@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::attention::{Attention, Tile, tiles};
 use super::cache::{Cache, zeros};
 use super::inputs::Inputs;
-use super::matrix::CpuMatrix;
+use super::matrix::{CpuMatrix, PANEL_ROWS};
 use super::model::CpuCapacity;
 use super::nonlinearity::{apply_all, cap_all};
 use super::norms::norm_row;
@@ -113,9 +113,6 @@ pub(super) struct Walk<'a> {
     pub(super) threads: &'a Threads,
 }
 
-/// Rows of a matrix that stay together, so that products of several rows may be computed at once.
-const ROWS_TOGETHER: usize = 16;
-
 /// Products that a thread should have at once: fewer cost more to hand over than to compute.
 const WORK_OF_CHUNK: usize = 1 << 16;
 
@@ -150,7 +147,7 @@ impl Walk<'_> {
         match part {
             Part::Multiply { weights, .. } => {
                 let matrix = &self.plan.matrices[weights.0];
-                (matrix.n_rows(), matrix.n_columns * n_inputs, ROWS_TOGETHER)
+                (matrix.n_rows(), matrix.n_columns * n_inputs, PANEL_ROWS)
             }
             Part::Attend { layer, scale, softcap } => {
                 let attention = self.attention(*layer, *scale, *softcap);
@@ -243,8 +240,7 @@ impl Walk<'_> {
         let row_work = (n_inputs * inputs.row(0).len()).max(1);
         let least = (WORK_OF_CHUNK / row_work).max(1);
         // Four for each thread, so that one that is late has few left.
-        let chunk_rows =
-            least.max(rows.len() / (4 * self.threads.n_threads())).next_multiple_of(ROWS_TOGETHER);
+        let chunk_rows = least.max(rows.len() / (4 * self.threads.n_threads())).next_multiple_of(PANEL_ROWS);
         self.threads.chunks(outputs, chunk_rows * n_inputs, |i, outputs| {
             let start = rows.start + i * chunk_rows;
             matrix.multiply(start..start + outputs.len() / n_inputs, inputs, outputs);
