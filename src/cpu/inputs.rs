@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is no number stays none: a group with NaN or infinity has such a scale, never zeros.
 
-use super::panel::GROUP;
+use super::panel::{GROUP, PAIRS};
 use crate::plan::Precision;
 
 /// The largest packed activation.
@@ -12,17 +12,17 @@ const LEAST: f32 = 1e-30;
 /// 1.5 · 2^23: added to a number of less than 2^22, it leaves the nearest whole number, ties to even, in the last bits.
 const ROUNDER: f32 = 12_582_912.0;
 
-/// 32 activations: value i is about d · q[i].
+/// 32 activations in pairs: a value is about d · q.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PackedGroup {
-    pub(super) q: [i16; GROUP],
+    pub(super) q: [[i16; 2]; PAIRS],
     pub(super) d: f32,
     /// d · Σq of all, of the first 16, of the last 16.
     pub(super) sums: [f32; 3],
 }
 
 impl PackedGroup {
-    const ZERO: Self = Self { q: [0; GROUP], d: 0.0, sums: [0.0; 3] };
+    const ZERO: Self = Self { q: [[0; 2]; PAIRS], d: 0.0, sums: [0.0; 3] };
 
     fn of(values: &[f32; GROUP]) -> Self {
         // By their bits, as which what is no number is greater than all numbers.
@@ -36,7 +36,11 @@ impl PackedGroup {
             values.map(|value| (value * inverse + ROUNDER).to_bits().wrapping_sub(ROUNDER.to_bits()) as i16);
         let sum = |q: &[i16]| q.iter().map(|q| i32::from(*q)).sum::<i32>();
         let (lo, hi) = (sum(&q[..16]), sum(&q[16..]));
-        Self { q, d, sums: [lo + hi, lo, hi].map(|sum| d * sum as f32) }
+        Self {
+            q: std::array::from_fn(|i| [q[2 * i], q[2 * i + 1]]),
+            d,
+            sums: [lo + hi, lo, hi].map(|sum| d * sum as f32),
+        }
     }
 }
 

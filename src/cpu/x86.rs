@@ -86,7 +86,11 @@ impl Vectors for Avx2 {
     fn words(plane: &Plane) -> Self::Words {
         let [lo, hi] = halves(&plane.0);
         // SAFETY: a half is 32 bytes.
-        both([lo, hi], |half: &[u16; LANES]| unsafe { _mm256_loadu_si256(half.as_ptr().cast()) })
+        both(
+            [lo, hi],
+            #[inline(always)]
+            |half: &[u16; LANES]| unsafe { _mm256_loadu_si256(half.as_ptr().cast()) },
+        )
     }
 
     #[inline(always)]
@@ -102,39 +106,60 @@ impl Vectors for Avx2 {
     #[inline(always)]
     fn bits(words: Self::Words, shift: u32, mask: u16) -> Self::Words {
         // SAFETY: as above.
-        both(words, |words| unsafe {
-            let shifted = _mm256_srl_epi16(words, _mm_cvtsi32_si128(shift as i32));
-            _mm256_and_si256(shifted, _mm256_set1_epi16(mask as i16))
-        })
+        both(
+            words,
+            #[inline(always)]
+            |words| unsafe {
+                let shifted = _mm256_srl_epi16(words, _mm_cvtsi32_si128(shift as i32));
+                _mm256_and_si256(shifted, _mm256_set1_epi16(mask as i16))
+            },
+        )
     }
 
     #[inline(always)]
     fn join(words: Self::Words, higher: Self::Words, shift: u32) -> Self::Words {
         // SAFETY: as above.
-        both_of(words, higher, |words, higher| unsafe {
-            _mm256_or_si256(words, _mm256_sll_epi16(higher, _mm_cvtsi32_si128(shift as i32)))
-        })
+        both_of(
+            words,
+            higher,
+            #[inline(always)]
+            |words, higher| unsafe {
+                _mm256_or_si256(words, _mm256_sll_epi16(higher, _mm_cvtsi32_si128(shift as i32)))
+            },
+        )
     }
 
     #[inline(always)]
     fn subtract(words: Self::Words, offset: u16) -> Self::Words {
         // SAFETY: as above.
-        both(words, |words| unsafe { _mm256_sub_epi16(words, _mm256_set1_epi16(offset as i16)) })
+        both(
+            words,
+            #[inline(always)]
+            |words| unsafe { _mm256_sub_epi16(words, _mm256_set1_epi16(offset as i16)) },
+        )
     }
 
     #[inline(always)]
     fn signed_bytes(words: Self::Words) -> Self::Words {
         // SAFETY: as above.
-        both(words, |words| unsafe { _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(words)) })
+        both(
+            words,
+            #[inline(always)]
+            |words| unsafe { _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(words)) },
+        )
     }
 
     #[inline(always)]
     fn look_up(words: Self::Words, table: &[i8; 16]) -> Self::Words {
         // SAFETY: as above; a table is 16 bytes.
-        let found = both(words, |words| unsafe {
-            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
-            _mm256_shuffle_epi8(table, words)
-        });
+        let found = both(
+            words,
+            #[inline(always)]
+            |words| unsafe {
+                let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+                _mm256_shuffle_epi8(table, words)
+            },
+        );
         Self::signed_bytes(found)
     }
 
@@ -147,27 +172,44 @@ impl Vectors for Avx2 {
     #[inline(always)]
     fn add_products(sums: Self::Sums, words: Self::Words, pair: [i16; 2]) -> Self::Sums {
         // SAFETY: as above.
-        both_of(sums, words, |sums, words| unsafe {
-            _mm256_add_epi32(sums, _mm256_madd_epi16(words, _mm256_set1_epi32(lane_of(pair))))
-        })
+        both_of(
+            sums,
+            words,
+            #[inline(always)]
+            |sums, words| unsafe {
+                _mm256_add_epi32(sums, _mm256_madd_epi16(words, _mm256_set1_epi32(lane_of(pair))))
+            },
+        )
     }
 
     #[inline(always)]
     fn of_sums(sums: Self::Sums) -> Self::Floats {
         // SAFETY: as above.
-        both(sums, |sums| unsafe { _mm256_cvtepi32_ps(sums) })
+        both(
+            sums,
+            #[inline(always)]
+            |sums| unsafe { _mm256_cvtepi32_ps(sums) },
+        )
     }
 
     #[inline(always)]
     fn of_first(words: Self::Words) -> Self::Floats {
         // SAFETY: as above.
-        Self::of_sums(both(words, |words| unsafe { _mm256_srai_epi32::<16>(_mm256_slli_epi32::<16>(words)) }))
+        Self::of_sums(both(
+            words,
+            #[inline(always)]
+            |words| unsafe { _mm256_srai_epi32::<16>(_mm256_slli_epi32::<16>(words)) },
+        ))
     }
 
     #[inline(always)]
     fn of_second(words: Self::Words) -> Self::Floats {
         // SAFETY: as above.
-        Self::of_sums(both(words, |words| unsafe { _mm256_srai_epi32::<16>(words) }))
+        Self::of_sums(both(
+            words,
+            #[inline(always)]
+            |words| unsafe { _mm256_srai_epi32::<16>(words) },
+        ))
     }
 
     #[inline(always)]
@@ -183,7 +225,11 @@ impl Vectors for Avx2 {
     fn floats(lanes: &Lanes) -> Self::Floats {
         let (lo, hi) = lanes.0.split_at(LANES / 2);
         // SAFETY: a half is 32 bytes.
-        both([lo, hi], |half: &[f32]| unsafe { _mm256_loadu_ps(half.as_ptr()) })
+        both(
+            [lo, hi],
+            #[inline(always)]
+            |half: &[f32]| unsafe { _mm256_loadu_ps(half.as_ptr()) },
+        )
     }
 
     #[inline(always)]
@@ -205,13 +251,23 @@ impl Vectors for Avx2 {
     #[inline(always)]
     fn plus(a: Self::Floats, b: Self::Floats) -> Self::Floats {
         // SAFETY: as above.
-        both_of(a, b, |a, b| unsafe { _mm256_add_ps(a, b) })
+        both_of(
+            a,
+            b,
+            #[inline(always)]
+            |a, b| unsafe { _mm256_add_ps(a, b) },
+        )
     }
 
     #[inline(always)]
     fn times(a: Self::Floats, b: Self::Floats) -> Self::Floats {
         // SAFETY: as above.
-        both_of(a, b, |a, b| unsafe { _mm256_mul_ps(a, b) })
+        both_of(
+            a,
+            b,
+            #[inline(always)]
+            |a, b| unsafe { _mm256_mul_ps(a, b) },
+        )
     }
 }
 
