@@ -7,5 +7,7 @@ mod pack;
 mod panel;
 mod products;
 mod vectors;
+#[cfg(target_feature = "simd128")]
+mod wasm;
 #[cfg(target_arch = "x86_64")]
 mod x86;

@@ -47,8 +47,8 @@ pub(super) trait Vectors {
     fn look_up(words: Self::Words, table: &[i8; 16]) -> Self::Words;
 
     fn no_sums() -> Self::Sums;
-    /// Adds the products of a lane's two signed words and a pair of numbers.
-    fn add_products(sums: Self::Sums, words: Self::Words, pair: [i16; 2]) -> Self::Sums;
+    /// Adds the products of a lane's two signed words and the two of `pair`.
+    fn add_products(sums: Self::Sums, words: Self::Words, pair: i32) -> Self::Sums;
 
     fn of_sums(sums: Self::Sums) -> Self::Floats;
     /// The first signed word of each lane.
@@ -113,8 +113,8 @@ impl Vectors for Plain {
     }
 
     #[inline(always)]
-    fn add_products(sums: Self::Sums, words: Self::Words, pair: [i16; 2]) -> Self::Sums {
-        let [a, b] = pair.map(i32::from);
+    fn add_products(sums: Self::Sums, words: Self::Words, pair: i32) -> Self::Sums {
+        let (a, b) = (i32::from(pair as i16), pair >> 16);
         let product = |i: usize, x: i32| i32::from(words[i] as i16) * x;
         std::array::from_fn(|i| sums[i] + (product(2 * i, a) + product(2 * i + 1, b)))
     }

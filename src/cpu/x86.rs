@@ -57,12 +57,6 @@ pub(super) fn multiply_avx512(
     unsafe { compiled(weights, rows, inputs, outputs) }
 }
 
-/// A pair as the 32 bits of a lane.
-#[inline(always)]
-fn lane_of([first, second]: [i16; 2]) -> i32 {
-    (u32::from(first as u16) | u32::from(second as u16) << 16) as i32
-}
-
 struct Avx2;
 
 /// Both halves of the lanes.
@@ -170,14 +164,14 @@ impl Vectors for Avx2 {
     }
 
     #[inline(always)]
-    fn add_products(sums: Self::Sums, words: Self::Words, pair: [i16; 2]) -> Self::Sums {
+    fn add_products(sums: Self::Sums, words: Self::Words, pair: i32) -> Self::Sums {
         // SAFETY: as above.
         both_of(
             sums,
             words,
             #[inline(always)]
             |sums, words| unsafe {
-                _mm256_add_epi32(sums, _mm256_madd_epi16(words, _mm256_set1_epi32(lane_of(pair))))
+                _mm256_add_epi32(sums, _mm256_madd_epi16(words, _mm256_set1_epi32(pair)))
             },
         )
     }
@@ -339,9 +333,9 @@ impl Vectors for Avx512 {
     }
 
     #[inline(always)]
-    fn add_products(sums: Self::Sums, words: Self::Words, pair: [i16; 2]) -> Self::Sums {
+    fn add_products(sums: Self::Sums, words: Self::Words, pair: i32) -> Self::Sums {
         // SAFETY: as above.
-        unsafe { _mm512_dpwssd_epi32(sums, words, _mm512_set1_epi32(lane_of(pair))) }
+        unsafe { _mm512_dpwssd_epi32(sums, words, _mm512_set1_epi32(pair)) }
     }
 
     #[inline(always)]
