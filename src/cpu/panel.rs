@@ -7,7 +7,6 @@ use crate::format::block::BlockType::{
     self, BF16, F16, F32, IQ4_NL, IQ4_XS, MXFP4, Q2_K, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0,
 };
 use crate::format::decode::{IQ4_NUMBERS, MXFP4_NUMBERS};
-use crate::format::half::f32_from_bf16;
 
 /// Columns in a group.
 pub(super) const GROUP: usize = 32;
@@ -220,8 +219,8 @@ fn nibbles(bytes: &[i8; LANES], shift: u32) -> [i8; LANES] {
 pub(super) fn decode<V: Vectors>(block_type: BlockType, group: Group<'_>, values: &mut [Lanes; GROUP]) {
     match block_type {
         F32 => values.copy_from_slice(group.factors),
-        F16 => decode_halves(group.planes, values, widened),
-        BF16 => decode_halves(group.planes, values, f32_from_bf16),
+        F16 => decode_halves::<V>(group.planes, values, V::of_f16),
+        BF16 => decode_halves::<V>(group.planes, values, V::of_bf16),
         _ => {
             let mut numbers = [Plane::ZERO; PAIRS];
             unpack::<V>(block_type, group, &mut numbers);
@@ -239,21 +238,15 @@ pub(super) fn decode<V: Vectors>(block_type: BlockType, group: Group<'_>, values
     }
 }
 
-/// As [`crate::format::half::f32_from_f16`], without a branch.
+/// Columns that lie two a plane, one after the other.
 #[inline(always)]
-fn widened(half: u16) -> f32 {
-    let magnitude = u32::from(half & 0x7fff) << 13;
-    // The exponent's bias grows by 112; this also makes subnormals normal.
-    let number = (f32::from_bits(magnitude) * f32::from_bits((112 + 127) << 23)).to_bits();
-    let is_number = magnitude < 0x7c00 << 13;
-    f32::from_bits(u32::from(half & 0x8000) << 16 | if is_number { number } else { 0x7f80_0000 | magnitude })
-}
-
-#[inline(always)]
-fn decode_halves(planes: &[Plane], values: &mut [Lanes; GROUP], widen: impl Fn(u16) -> f32) {
-    for (plane, values) in planes.iter().zip(values.as_chunks_mut::<2>().0) {
-        for (halves, values) in plane.0.as_chunks::<LANES>().0.iter().zip(values) {
-            values.0 = halves.map(&widen);
-        }
+fn decode_halves<V: Vectors>(
+    planes: &[Plane],
+    values: &mut [Lanes; GROUP],
+    widen: impl Fn(&[u16; LANES]) -> V::Floats,
+) {
+    let halves = planes.iter().flat_map(|plane| plane.0.as_chunks::<LANES>().0);
+    for (halves, values) in halves.zip(values) {
+        V::store(widen(halves), values);
     }
 }

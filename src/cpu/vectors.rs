@@ -2,6 +2,8 @@
 //!
 //! Invariant: every implementation gives the same bits: products and sums of f32 are rounded one by one, never fused.
 
+use crate::format::half::{f32_from_bf16, f32_from_f16};
+
 /// Rows of weights that lie side by side: one of each lane.
 pub(super) const LANES: usize = 16;
 
@@ -56,6 +58,8 @@ pub(super) trait Vectors {
     /// The second.
     fn of_second(words: Self::Words) -> Self::Floats;
     fn of_bytes(bytes: &[i8; LANES]) -> Self::Floats;
+    fn of_f16(halves: &[u16; LANES]) -> Self::Floats;
+    fn of_bf16(halves: &[u16; LANES]) -> Self::Floats;
     fn floats(lanes: &Lanes) -> Self::Floats;
     fn store(floats: Self::Floats, lanes: &mut Lanes);
     fn splat(value: f32) -> Self::Floats;
@@ -137,6 +141,16 @@ impl Vectors for Plain {
     #[inline(always)]
     fn of_bytes(bytes: &[i8; LANES]) -> Self::Floats {
         bytes.map(f32::from)
+    }
+
+    #[inline(always)]
+    fn of_f16(halves: &[u16; LANES]) -> Self::Floats {
+        halves.map(f32_from_f16)
+    }
+
+    #[inline(always)]
+    fn of_bf16(halves: &[u16; LANES]) -> Self::Floats {
+        halves.map(f32_from_bf16)
     }
 
     #[inline(always)]

@@ -157,6 +157,31 @@ impl Vectors for Simd128 {
     }
 
     #[inline(always)]
+    fn of_f16(halves: &[u16; LANES]) -> Self::Floats {
+        each(
+            wide(halves),
+            #[inline(always)]
+            |half| {
+                let magnitude = i32x4_shl(v128_and(half, i32x4_splat(0x7fff)), 13);
+                // The exponent's bias grows by 112; this also makes subnormals normal.
+                let number = f32x4_mul(magnitude, f32x4_splat(f32::from_bits((112 + 127) << 23)));
+                let is_none = i32x4_ge(magnitude, i32x4_splat(0x7c00 << 13));
+                let sign = i32x4_shl(v128_and(half, i32x4_splat(0x8000)), 16);
+                v128_or(v128_or(number, sign), v128_and(is_none, i32x4_splat(0x7f80_0000)))
+            },
+        )
+    }
+
+    #[inline(always)]
+    fn of_bf16(halves: &[u16; LANES]) -> Self::Floats {
+        each(
+            wide(halves),
+            #[inline(always)]
+            |half| i32x4_shl(half, 16),
+        )
+    }
+
+    #[inline(always)]
     fn floats(lanes: &Lanes) -> Self::Floats {
         let start = lanes.0.as_ptr().cast::<v128>();
         // SAFETY: lanes are four vectors.
@@ -203,4 +228,18 @@ impl Vectors for Simd128 {
             |a, b| f32x4_mul(a, b),
         )
     }
+}
+
+/// As 32 bits each.
+#[inline(always)]
+fn wide(halves: &[u16; LANES]) -> [v128; 4] {
+    let start = halves.as_ptr().cast::<v128>();
+    // SAFETY: the halves are two vectors.
+    let (lo, hi) = unsafe { (v128_load(start), v128_load(start.add(1))) };
+    [
+        u32x4_extend_low_u16x8(lo),
+        u32x4_extend_high_u16x8(lo),
+        u32x4_extend_low_u16x8(hi),
+        u32x4_extend_high_u16x8(hi),
+    ]
 }

@@ -16,7 +16,7 @@ use super::vectors::{LANES, Lanes, Plane, Vectors};
 
 /// Whether [`multiply_avx2`] can run.
 pub(super) fn has_avx2() -> bool {
-    is_x86_feature_detected!("avx2")
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c")
 }
 
 /// Whether [`multiply_avx512`] can run.
@@ -29,9 +29,9 @@ pub(super) fn has_avx512() -> bool {
 }
 
 /// # Panics
-/// Without AVX2.
+/// Without AVX2 and F16C.
 pub(super) fn multiply_avx2(weights: Weights<'_>, rows: Range<usize>, inputs: &Inputs, outputs: &mut [f32]) {
-    #[target_feature(enable = "avx2")]
+    #[target_feature(enable = "avx2,f16c")]
     fn compiled(weights: Weights<'_>, rows: Range<usize>, inputs: &Inputs, outputs: &mut [f32]) {
         multiply::<Avx2>(weights, rows, inputs, outputs);
     }
@@ -216,6 +216,31 @@ impl Vectors for Avx2 {
     }
 
     #[inline(always)]
+    fn of_f16(halves: &[u16; LANES]) -> Self::Floats {
+        let (lo, hi) = halves.split_at(LANES / 2);
+        both(
+            [lo, hi],
+            #[inline(always)]
+            // SAFETY: as above; a half is 16 bytes.
+            |halves: &[u16]| unsafe { _mm256_cvtph_ps(_mm_loadu_si128(halves.as_ptr().cast())) },
+        )
+    }
+
+    #[inline(always)]
+    fn of_bf16(halves: &[u16; LANES]) -> Self::Floats {
+        let (lo, hi) = halves.split_at(LANES / 2);
+        both(
+            [lo, hi],
+            #[inline(always)]
+            // SAFETY: as above; a half is 16 bytes.
+            |halves: &[u16]| unsafe {
+                let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(halves.as_ptr().cast()));
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits))
+            },
+        )
+    }
+
+    #[inline(always)]
     fn floats(lanes: &Lanes) -> Self::Floats {
         let (lo, hi) = lanes.0.split_at(LANES / 2);
         // SAFETY: a half is 32 bytes.
@@ -360,6 +385,21 @@ impl Vectors for Avx512 {
     fn of_bytes(bytes: &[i8; LANES]) -> Self::Floats {
         // SAFETY: as above; there are 16 bytes.
         Self::of_sums(unsafe { _mm512_cvtepi8_epi32(_mm_loadu_si128(bytes.as_ptr().cast())) })
+    }
+
+    #[inline(always)]
+    fn of_f16(halves: &[u16; LANES]) -> Self::Floats {
+        // SAFETY: as above; the halves are 32 bytes.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(halves.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    fn of_bf16(halves: &[u16; LANES]) -> Self::Floats {
+        // SAFETY: as above; the halves are 32 bytes.
+        unsafe {
+            let bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(halves.as_ptr().cast()));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(bits))
+        }
     }
 
     #[inline(always)]
