@@ -12,7 +12,7 @@ use pagelm::cpu::instructions::Instructions;
 use pagelm::cpu::matrix::CpuMatrix;
 use pagelm::format::block::BlockType;
 use pagelm::format::decode::{DECODED, decode};
-use pagelm::format::half::f16_from_f32;
+use pagelm::format::half::{f16_from_f32, f32_from_bf16, f32_from_f16};
 use pagelm::format::quantize::quantize;
 use pagelm::plan::Precision;
 use safetensors::tensor_bytes;
@@ -282,6 +282,33 @@ fn rows_decode_to_the_values_of_the_file() {
     }
 }
 
+/// Each as the only weight of its row that does not meet a zero.
+#[test]
+fn every_half_is_widened() {
+    let every: Vec<u16> = (0..=u16::MAX).collect();
+    let file: Vec<u8> = every.iter().flat_map(|half| half.to_le_bytes()).collect();
+    for (block_type, widen) in
+        [(BlockType::F16, f32_from_f16 as fn(u16) -> f32), (BlockType::BF16, f32_from_bf16)]
+    {
+        for instructions in Instructions::available() {
+            let mut matrix = CpuMatrix::new(block_type, 2048, 32).unwrap().with_instructions(instructions);
+            matrix.write_rows(0, &file);
+            let rows: Vec<Vec<f32>> =
+                (0..32).map(|i| (0..32).map(|k| f32::from(u8::from(i == k))).collect()).collect();
+            let outputs = multiply(&matrix, 0..2048, &inputs(&rows, 32, Precision::Exact));
+            for ((halves, outputs), row) in every.chunks(32).zip(outputs.chunks(32)).zip(0..) {
+                let is_number = halves.iter().all(|half| widen(*half).is_finite());
+                let wanted = |half: &u16| if is_number { widen(*half) + 0.0 } else { f32::NAN };
+                for (output, half) in outputs.iter().zip(halves) {
+                    let wanted = wanted(half);
+                    let is_right = if is_number { *output == wanted } else { !output.is_finite() };
+                    assert!(is_right, "{block_type} {half:#06x} of row {row} became {output}, not {wanted}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn rows_written_anew_replace_the_old_ones() {
     let mut random = Random::new(9);
@@ -321,7 +348,7 @@ fn weights_take_hardly_more_than_in_the_file() {
 
 #[test]
 fn memory_that_is_not_there_is_an_error() {
-    assert!(CpuMatrix::new(BlockType::F32, usize::MAX >> 16, 1024).is_err());
+    assert!(CpuMatrix::new(BlockType::F32, usize::MAX >> 12, 1024).is_err());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is no number stays none: a group with NaN or infinity has such a scale, never zeros.
 
-use super::panel::GROUP;
+use super::panel::{GROUP, PAIRS};
 use crate::plan::Precision;
 
 /// The largest packed activation.
@@ -12,17 +12,17 @@ const LEAST: f32 = 1e-30;
 /// 1.5 · 2^23: added to a number of less than 2^22, it leaves the nearest whole number, ties to even, in the last bits.
 const ROUNDER: f32 = 12_582_912.0;
 
-/// 32 activations: value i is about d · q[i].
+/// 32 activations in pairs: a value is about d · q, where the q of a pair's first is in the lower half of 32 bits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PackedGroup {
-    pub(super) q: [i16; GROUP],
+    pub(super) q: [i32; PAIRS],
     pub(super) d: f32,
     /// d · Σq of all, of the first 16, of the last 16.
     pub(super) sums: [f32; 3],
 }
 
 impl PackedGroup {
-    const ZERO: Self = Self { q: [0; GROUP], d: 0.0, sums: [0.0; 3] };
+    const ZERO: Self = Self { q: [0; PAIRS], d: 0.0, sums: [0.0; 3] };
 
     fn of(values: &[f32; GROUP]) -> Self {
         // By their bits, as which what is no number is greater than all numbers.
@@ -32,11 +32,13 @@ impl PackedGroup {
         }
         let greatest = f32::from_bits(bits);
         let (d, inverse) = (greatest / LARGEST, LARGEST / greatest);
-        let q =
-            values.map(|value| (value * inverse + ROUNDER).to_bits().wrapping_sub(ROUNDER.to_bits()) as i16);
-        let sum = |q: &[i16]| q.iter().map(|q| i32::from(*q)).sum::<i32>();
-        let (lo, hi) = (sum(&q[..16]), sum(&q[16..]));
-        Self { q, d, sums: [lo + hi, lo, hi].map(|sum| d * sum as f32) }
+        let rounded = |value: f32| (value * inverse + ROUNDER).to_bits().wrapping_sub(ROUNDER.to_bits());
+        // Of what is no number, any 16 bits: its d is none either.
+        let q = values.map(|value| i32::from(rounded(value) as i16));
+        let sum = |q: &[i32]| q.iter().sum::<i32>();
+        let (lo, hi) = (sum(&q[..GROUP / 2]), sum(&q[GROUP / 2..]));
+        let pair = |i: usize| q[2 * i] & 0xffff | q[2 * i + 1] << 16;
+        Self { q: std::array::from_fn(pair), d, sums: [lo + hi, lo, hi].map(|sum| d * sum as f32) }
     }
 }
 

@@ -6,7 +6,10 @@ use std::ops::Range;
 
 use super::inputs::Inputs;
 use super::products::{Weights, multiply};
-use super::vectors::Plain;
+#[cfg(not(target_feature = "simd128"))]
+use super::vectors::Plain as Baseline;
+#[cfg(target_feature = "simd128")]
+use super::wasm::Simd128 as Baseline;
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 
@@ -63,7 +66,7 @@ impl Instructions {
         outputs: &mut [f32],
     ) {
         match self.0 {
-            Kind::Baseline => multiply::<Plain>(weights, rows, inputs, outputs),
+            Kind::Baseline => multiply::<Baseline>(weights, rows, inputs, outputs),
             #[cfg(target_arch = "x86_64")]
             Kind::Avx2 => x86::multiply_avx2(weights, rows, inputs, outputs),
             #[cfg(target_arch = "x86_64")]

@@ -27,6 +27,8 @@ mod rotary;
 mod step;
 mod threads;
 mod vectors;
+#[cfg(target_feature = "simd128")]
+mod wasm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 

@@ -7,7 +7,6 @@ use crate::format::block::BlockType::{
     self, BF16, F16, F32, IQ4_NL, IQ4_XS, MXFP4, Q2_K, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0,
 };
 use crate::format::decode::{IQ4_NUMBERS, MXFP4_NUMBERS};
-use crate::format::half::{f32_from_bf16, f32_from_f16};
 
 /// Columns in a group.
 pub(super) const GROUP: usize = 32;
@@ -95,16 +94,61 @@ impl<V: Vectors> Copy for Factors<V> {}
 pub(super) fn unpack<V: Vectors>(block_type: BlockType, group: Group<'_>, numbers: &mut [Plane; PAIRS]) {
     let planes = group.planes;
     match block_type {
-        Q4_0 => unpack_bits::<V, 4, 0>(planes, numbers, |code| V::subtract(code, 8)),
-        Q4_1 | Q4_K => unpack_bits::<V, 4, 0>(planes, numbers, |code| code),
-        Q5_0 => unpack_bits::<V, 4, 1>(planes, numbers, |code| V::subtract(code, 16)),
-        Q5_1 | Q5_K => unpack_bits::<V, 4, 1>(planes, numbers, |code| code),
+        Q4_0 => unpack_bits::<V, 4, 0>(
+            planes,
+            numbers,
+            #[inline(always)]
+            |code| V::subtract(code, 8),
+        ),
+        Q4_1 | Q4_K => unpack_bits::<V, 4, 0>(
+            planes,
+            numbers,
+            #[inline(always)]
+            |code| code,
+        ),
+        Q5_0 => unpack_bits::<V, 4, 1>(
+            planes,
+            numbers,
+            #[inline(always)]
+            |code| V::subtract(code, 16),
+        ),
+        Q5_1 | Q5_K => unpack_bits::<V, 4, 1>(
+            planes,
+            numbers,
+            #[inline(always)]
+            |code| code,
+        ),
         Q8_0 => unpack_bits::<V, 8, 0>(planes, numbers, V::signed_bytes),
-        Q2_K => unpack_bits::<V, 2, 0>(planes, numbers, |code| code),
-        Q3_K => unpack_bits::<V, 2, 1>(planes, numbers, |code| V::subtract(code, 4)),
-        Q6_K => unpack_bits::<V, 4, 2>(planes, numbers, |code| V::subtract(code, 32)),
-        IQ4_NL | IQ4_XS => unpack_bits::<V, 4, 0>(planes, numbers, |code| V::look_up(code, &IQ4_NUMBERS)),
-        MXFP4 => unpack_bits::<V, 4, 0>(planes, numbers, |code| V::look_up(code, &MXFP4_NUMBERS)),
+        Q2_K => unpack_bits::<V, 2, 0>(
+            planes,
+            numbers,
+            #[inline(always)]
+            |code| code,
+        ),
+        Q3_K => unpack_bits::<V, 2, 1>(
+            planes,
+            numbers,
+            #[inline(always)]
+            |code| V::subtract(code, 4),
+        ),
+        Q6_K => unpack_bits::<V, 4, 2>(
+            planes,
+            numbers,
+            #[inline(always)]
+            |code| V::subtract(code, 32),
+        ),
+        IQ4_NL | IQ4_XS => unpack_bits::<V, 4, 0>(
+            planes,
+            numbers,
+            #[inline(always)]
+            |code| V::look_up(code, &IQ4_NUMBERS),
+        ),
+        MXFP4 => unpack_bits::<V, 4, 0>(
+            planes,
+            numbers,
+            #[inline(always)]
+            |code| V::look_up(code, &MXFP4_NUMBERS),
+        ),
         other => unreachable!("{other} has no codes"),
     }
 }
@@ -134,25 +178,40 @@ fn unpack_bits<V: Vectors, const LOW: usize, const HIGH: usize>(
 /// The factors of a group.
 #[inline(always)]
 pub(super) fn factors<V: Vectors>(block_type: BlockType, group: Group<'_>) -> Factors<V> {
-    let of = |i: usize| V::floats(&group.factors[i]);
-    let byte = |i: usize| V::of_bytes(&group.bytes[i]);
-    let none = V::splat(0.0);
-    let minus = |a, b| V::times(V::times(a, b), V::splat(-1.0));
+    let (factors, bytes) = (group.factors, group.bytes);
+    let none = [V::splat(0.0); 2];
     match block_type {
-        Q4_1 | Q5_1 => Factors { d: [of(0); 2], m: [of(1); 2] },
-        Q4_K | Q5_K => Factors { d: [V::times(of(0), byte(0)); 2], m: [minus(of(1), byte(1)); 2] },
+        Q4_1 | Q5_1 => Factors { d: [V::floats(&factors[0]); 2], m: [V::floats(&factors[1]); 2] },
+        Q4_K | Q5_K => Factors {
+            d: [scaled::<V>(&factors[0], &bytes[0], 1.0); 2],
+            m: [scaled::<V>(&factors[1], &bytes[1], -1.0); 2],
+        },
         Q2_K => {
-            let nibbles =
-                |i: usize, shift: u32| V::of_bytes(&group.bytes[i].map(|b| (b as u8 >> shift & 15) as i8));
+            let [d_lo, d_hi] = [nibbles(&bytes[0], 0), nibbles(&bytes[1], 0)];
+            let [m_lo, m_hi] = [nibbles(&bytes[0], 4), nibbles(&bytes[1], 4)];
             Factors {
-                d: [V::times(of(0), nibbles(0, 0)), V::times(of(0), nibbles(1, 0))],
-                m: [minus(of(1), nibbles(0, 4)), minus(of(1), nibbles(1, 4))],
+                d: [scaled::<V>(&factors[0], &d_lo, 1.0), scaled::<V>(&factors[0], &d_hi, 1.0)],
+                m: [scaled::<V>(&factors[1], &m_lo, -1.0), scaled::<V>(&factors[1], &m_hi, -1.0)],
             }
         }
-        Q3_K | Q6_K => Factors { d: [V::times(of(0), byte(0)), V::times(of(0), byte(1))], m: [none; 2] },
-        IQ4_XS => Factors { d: [V::times(of(0), byte(0)); 2], m: [none; 2] },
-        _ => Factors { d: [of(0); 2], m: [none; 2] },
+        Q3_K | Q6_K => Factors {
+            d: [scaled::<V>(&factors[0], &bytes[0], 1.0), scaled::<V>(&factors[0], &bytes[1], 1.0)],
+            m: none,
+        },
+        IQ4_XS => Factors { d: [scaled::<V>(&factors[0], &bytes[0], 1.0); 2], m: none },
+        _ => Factors { d: [V::floats(&factors[0]); 2], m: none },
     }
+}
+
+/// A superblock's factor times a group's small one, with a sign.
+#[inline(always)]
+fn scaled<V: Vectors>(factor: &Lanes, small: &[i8; LANES], sign: f32) -> V::Floats {
+    V::times(V::times(V::floats(factor), V::of_bytes(small)), V::splat(sign))
+}
+
+#[inline(always)]
+fn nibbles(bytes: &[i8; LANES], shift: u32) -> [i8; LANES] {
+    bytes.map(|byte| (byte as u8 >> shift & 15) as i8)
 }
 
 /// The values of a group, column by column, in the order of rounding of [`crate::format::decode`].
@@ -160,8 +219,8 @@ pub(super) fn factors<V: Vectors>(block_type: BlockType, group: Group<'_>) -> Fa
 pub(super) fn decode<V: Vectors>(block_type: BlockType, group: Group<'_>, values: &mut [Lanes; GROUP]) {
     match block_type {
         F32 => values.copy_from_slice(group.factors),
-        F16 => decode_halves(group.planes, values, f32_from_f16),
-        BF16 => decode_halves(group.planes, values, f32_from_bf16),
+        F16 => decode_halves::<V>(group.planes, values, V::of_f16),
+        BF16 => decode_halves::<V>(group.planes, values, V::of_bf16),
         _ => {
             let mut numbers = [Plane::ZERO; PAIRS];
             unpack::<V>(block_type, group, &mut numbers);
@@ -179,11 +238,15 @@ pub(super) fn decode<V: Vectors>(block_type: BlockType, group: Group<'_>, values
     }
 }
 
+/// Columns that lie two a plane, one after the other.
 #[inline(always)]
-fn decode_halves(planes: &[Plane], values: &mut [Lanes; GROUP], widen: impl Fn(u16) -> f32) {
-    for (plane, values) in planes.iter().zip(values.as_chunks_mut::<2>().0) {
-        for (halves, values) in plane.0.as_chunks::<LANES>().0.iter().zip(values) {
-            values.0 = halves.map(&widen);
-        }
+fn decode_halves<V: Vectors>(
+    planes: &[Plane],
+    values: &mut [Lanes; GROUP],
+    widen: impl Fn(&[u16; LANES]) -> V::Floats,
+) {
+    let halves = planes.iter().flat_map(|plane| plane.0.as_chunks::<LANES>().0);
+    for (halves, values) in halves.zip(values) {
+        V::store(widen(halves), values);
     }
 }

@@ -151,7 +151,7 @@ fn scaled<V: Vectors>(
 /// Tiles of so many rows of inputs, written out: builds for size unroll no loop, and sums must stay in registers. Each
 /// returns its rows.
 macro_rules! tiles {
-    ($fast:ident, $exact:ident, $n:literal: $($r:literal)*) => {
+    ($fast:ident, $dots:ident, $exact:ident, $n:literal: $($r:literal)*) => {
         #[inline(always)]
         fn $fast<'a, V: Vectors>(
             numbers: &[Plane; PAIRS],
@@ -162,23 +162,29 @@ macro_rules! tiles {
         ) -> usize {
             let rows: [&PackedGroup; $n] = [$(row($r)),*];
             let sums: &mut [Lanes; $n] = sums.first_chunk_mut().expect("the tile was chosen to fit");
-            let dots = |pairs: Range<usize>| {
-                let mut dots = [V::no_sums(); $n];
-                for pair in pairs {
-                    let words = V::words(&numbers[pair]);
-                    $(dots[$r] = V::add_products(dots[$r], words, [rows[$r].q[2 * pair], rows[$r].q[2 * pair + 1]]);)*
-                }
-                dots
-            };
             let (lo, hi) = match layout.has_halves {
-                true => (dots(0..PAIRS / 2), dots(PAIRS / 2..PAIRS)),
-                false => (dots(0..PAIRS), [V::no_sums(); $n]),
+                true => ($dots::<V>(numbers, rows, 0..PAIRS / 2), $dots::<V>(numbers, rows, PAIRS / 2..PAIRS)),
+                false => ($dots::<V>(numbers, rows, 0..PAIRS), [V::no_sums(); $n]),
             };
             $(
                 let sum = V::plus(V::floats(&sums[$r]), scaled::<V>(factors, layout, rows[$r], [lo[$r], hi[$r]]));
                 V::store(sum, &mut sums[$r]);
             )*
             $n
+        }
+
+        #[inline(always)]
+        fn $dots<V: Vectors>(
+            numbers: &[Plane; PAIRS],
+            rows: [&PackedGroup; $n],
+            pairs: Range<usize>,
+        ) -> [V::Sums; $n] {
+            let mut dots = [V::no_sums(); $n];
+            for pair in pairs {
+                let words = V::words(&numbers[pair]);
+                $(dots[$r] = V::add_products(dots[$r], words, rows[$r].q[pair]);)*
+            }
+            dots
         }
 
         /// The sum of a group starts anew, so that errors grow with the root of 32 and not of all columns.
@@ -201,7 +207,7 @@ macro_rules! tiles {
     };
 }
 
-tiles!(fast_1, exact_1, 1: 0);
-tiles!(fast_2, exact_2, 2: 0 1);
-tiles!(fast_4, exact_4, 4: 0 1 2 3);
-tiles!(fast_8, exact_8, 8: 0 1 2 3 4 5 6 7);
+tiles!(fast_1, dots_1, exact_1, 1: 0);
+tiles!(fast_2, dots_2, exact_2, 2: 0 1);
+tiles!(fast_4, dots_4, exact_4, 4: 0 1 2 3);
+tiles!(fast_8, dots_8, exact_8, 8: 0 1 2 3 4 5 6 7);

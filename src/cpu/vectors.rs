@@ -2,6 +2,8 @@
 //!
 //! Invariant: every implementation gives the same bits: products and sums of f32 are rounded one by one, never fused.
 
+use crate::format::half::{f32_from_bf16, f32_from_f16};
+
 /// Rows of weights that lie side by side: one of each lane.
 pub(super) const LANES: usize = 16;
 
@@ -47,8 +49,8 @@ pub(super) trait Vectors {
     fn look_up(words: Self::Words, table: &[i8; 16]) -> Self::Words;
 
     fn no_sums() -> Self::Sums;
-    /// Adds the products of a lane's two signed words and a pair of numbers.
-    fn add_products(sums: Self::Sums, words: Self::Words, pair: [i16; 2]) -> Self::Sums;
+    /// Adds the products of a lane's two signed words and the two of `pair`.
+    fn add_products(sums: Self::Sums, words: Self::Words, pair: i32) -> Self::Sums;
 
     fn of_sums(sums: Self::Sums) -> Self::Floats;
     /// The first signed word of each lane.
@@ -56,6 +58,8 @@ pub(super) trait Vectors {
     /// The second.
     fn of_second(words: Self::Words) -> Self::Floats;
     fn of_bytes(bytes: &[i8; LANES]) -> Self::Floats;
+    fn of_f16(halves: &[u16; LANES]) -> Self::Floats;
+    fn of_bf16(halves: &[u16; LANES]) -> Self::Floats;
     fn floats(lanes: &Lanes) -> Self::Floats;
     fn store(floats: Self::Floats, lanes: &mut Lanes);
     fn splat(value: f32) -> Self::Floats;
@@ -113,8 +117,8 @@ impl Vectors for Plain {
     }
 
     #[inline(always)]
-    fn add_products(sums: Self::Sums, words: Self::Words, pair: [i16; 2]) -> Self::Sums {
-        let [a, b] = pair.map(i32::from);
+    fn add_products(sums: Self::Sums, words: Self::Words, pair: i32) -> Self::Sums {
+        let (a, b) = (i32::from(pair as i16), pair >> 16);
         let product = |i: usize, x: i32| i32::from(words[i] as i16) * x;
         std::array::from_fn(|i| sums[i] + (product(2 * i, a) + product(2 * i + 1, b)))
     }
@@ -137,6 +141,16 @@ impl Vectors for Plain {
     #[inline(always)]
     fn of_bytes(bytes: &[i8; LANES]) -> Self::Floats {
         bytes.map(f32::from)
+    }
+
+    #[inline(always)]
+    fn of_f16(halves: &[u16; LANES]) -> Self::Floats {
+        halves.map(f32_from_f16)
+    }
+
+    #[inline(always)]
+    fn of_bf16(halves: &[u16; LANES]) -> Self::Floats {
+        halves.map(f32_from_bf16)
     }
 
     #[inline(always)]

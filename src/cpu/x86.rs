@@ -16,7 +16,7 @@ use super::vectors::{LANES, Lanes, Plane, Vectors};
 
 /// Whether [`multiply_avx2`] can run.
 pub(super) fn has_avx2() -> bool {
-    is_x86_feature_detected!("avx2")
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c")
 }
 
 /// Whether [`multiply_avx512`] can run.
@@ -29,9 +29,9 @@ pub(super) fn has_avx512() -> bool {
 }
 
 /// # Panics
-/// Without AVX2.
+/// Without AVX2 and F16C.
 pub(super) fn multiply_avx2(weights: Weights<'_>, rows: Range<usize>, inputs: &Inputs, outputs: &mut [f32]) {
-    #[target_feature(enable = "avx2")]
+    #[target_feature(enable = "avx2,f16c")]
     fn compiled(weights: Weights<'_>, rows: Range<usize>, inputs: &Inputs, outputs: &mut [f32]) {
         multiply::<Avx2>(weights, rows, inputs, outputs);
     }
@@ -57,12 +57,6 @@ pub(super) fn multiply_avx512(
     unsafe { compiled(weights, rows, inputs, outputs) }
 }
 
-/// A pair as the 32 bits of a lane.
-#[inline(always)]
-fn lane_of([first, second]: [i16; 2]) -> i32 {
-    (u32::from(first as u16) | u32::from(second as u16) << 16) as i32
-}
-
 struct Avx2;
 
 /// Both halves of the lanes.
@@ -86,7 +80,11 @@ impl Vectors for Avx2 {
     fn words(plane: &Plane) -> Self::Words {
         let [lo, hi] = halves(&plane.0);
         // SAFETY: a half is 32 bytes.
-        both([lo, hi], |half: &[u16; LANES]| unsafe { _mm256_loadu_si256(half.as_ptr().cast()) })
+        both(
+            [lo, hi],
+            #[inline(always)]
+            |half: &[u16; LANES]| unsafe { _mm256_loadu_si256(half.as_ptr().cast()) },
+        )
     }
 
     #[inline(always)]
@@ -102,39 +100,60 @@ impl Vectors for Avx2 {
     #[inline(always)]
     fn bits(words: Self::Words, shift: u32, mask: u16) -> Self::Words {
         // SAFETY: as above.
-        both(words, |words| unsafe {
-            let shifted = _mm256_srl_epi16(words, _mm_cvtsi32_si128(shift as i32));
-            _mm256_and_si256(shifted, _mm256_set1_epi16(mask as i16))
-        })
+        both(
+            words,
+            #[inline(always)]
+            |words| unsafe {
+                let shifted = _mm256_srl_epi16(words, _mm_cvtsi32_si128(shift as i32));
+                _mm256_and_si256(shifted, _mm256_set1_epi16(mask as i16))
+            },
+        )
     }
 
     #[inline(always)]
     fn join(words: Self::Words, higher: Self::Words, shift: u32) -> Self::Words {
         // SAFETY: as above.
-        both_of(words, higher, |words, higher| unsafe {
-            _mm256_or_si256(words, _mm256_sll_epi16(higher, _mm_cvtsi32_si128(shift as i32)))
-        })
+        both_of(
+            words,
+            higher,
+            #[inline(always)]
+            |words, higher| unsafe {
+                _mm256_or_si256(words, _mm256_sll_epi16(higher, _mm_cvtsi32_si128(shift as i32)))
+            },
+        )
     }
 
     #[inline(always)]
     fn subtract(words: Self::Words, offset: u16) -> Self::Words {
         // SAFETY: as above.
-        both(words, |words| unsafe { _mm256_sub_epi16(words, _mm256_set1_epi16(offset as i16)) })
+        both(
+            words,
+            #[inline(always)]
+            |words| unsafe { _mm256_sub_epi16(words, _mm256_set1_epi16(offset as i16)) },
+        )
     }
 
     #[inline(always)]
     fn signed_bytes(words: Self::Words) -> Self::Words {
         // SAFETY: as above.
-        both(words, |words| unsafe { _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(words)) })
+        both(
+            words,
+            #[inline(always)]
+            |words| unsafe { _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(words)) },
+        )
     }
 
     #[inline(always)]
     fn look_up(words: Self::Words, table: &[i8; 16]) -> Self::Words {
         // SAFETY: as above; a table is 16 bytes.
-        let found = both(words, |words| unsafe {
-            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
-            _mm256_shuffle_epi8(table, words)
-        });
+        let found = both(
+            words,
+            #[inline(always)]
+            |words| unsafe {
+                let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+                _mm256_shuffle_epi8(table, words)
+            },
+        );
         Self::signed_bytes(found)
     }
 
@@ -145,29 +164,46 @@ impl Vectors for Avx2 {
     }
 
     #[inline(always)]
-    fn add_products(sums: Self::Sums, words: Self::Words, pair: [i16; 2]) -> Self::Sums {
+    fn add_products(sums: Self::Sums, words: Self::Words, pair: i32) -> Self::Sums {
         // SAFETY: as above.
-        both_of(sums, words, |sums, words| unsafe {
-            _mm256_add_epi32(sums, _mm256_madd_epi16(words, _mm256_set1_epi32(lane_of(pair))))
-        })
+        both_of(
+            sums,
+            words,
+            #[inline(always)]
+            |sums, words| unsafe {
+                _mm256_add_epi32(sums, _mm256_madd_epi16(words, _mm256_set1_epi32(pair)))
+            },
+        )
     }
 
     #[inline(always)]
     fn of_sums(sums: Self::Sums) -> Self::Floats {
         // SAFETY: as above.
-        both(sums, |sums| unsafe { _mm256_cvtepi32_ps(sums) })
+        both(
+            sums,
+            #[inline(always)]
+            |sums| unsafe { _mm256_cvtepi32_ps(sums) },
+        )
     }
 
     #[inline(always)]
     fn of_first(words: Self::Words) -> Self::Floats {
         // SAFETY: as above.
-        Self::of_sums(both(words, |words| unsafe { _mm256_srai_epi32::<16>(_mm256_slli_epi32::<16>(words)) }))
+        Self::of_sums(both(
+            words,
+            #[inline(always)]
+            |words| unsafe { _mm256_srai_epi32::<16>(_mm256_slli_epi32::<16>(words)) },
+        ))
     }
 
     #[inline(always)]
     fn of_second(words: Self::Words) -> Self::Floats {
         // SAFETY: as above.
-        Self::of_sums(both(words, |words| unsafe { _mm256_srai_epi32::<16>(words) }))
+        Self::of_sums(both(
+            words,
+            #[inline(always)]
+            |words| unsafe { _mm256_srai_epi32::<16>(words) },
+        ))
     }
 
     #[inline(always)]
@@ -180,10 +216,39 @@ impl Vectors for Avx2 {
     }
 
     #[inline(always)]
+    fn of_f16(halves: &[u16; LANES]) -> Self::Floats {
+        let (lo, hi) = halves.split_at(LANES / 2);
+        both(
+            [lo, hi],
+            #[inline(always)]
+            // SAFETY: as above; a half is 16 bytes.
+            |halves: &[u16]| unsafe { _mm256_cvtph_ps(_mm_loadu_si128(halves.as_ptr().cast())) },
+        )
+    }
+
+    #[inline(always)]
+    fn of_bf16(halves: &[u16; LANES]) -> Self::Floats {
+        let (lo, hi) = halves.split_at(LANES / 2);
+        both(
+            [lo, hi],
+            #[inline(always)]
+            // SAFETY: as above; a half is 16 bytes.
+            |halves: &[u16]| unsafe {
+                let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(halves.as_ptr().cast()));
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits))
+            },
+        )
+    }
+
+    #[inline(always)]
     fn floats(lanes: &Lanes) -> Self::Floats {
         let (lo, hi) = lanes.0.split_at(LANES / 2);
         // SAFETY: a half is 32 bytes.
-        both([lo, hi], |half: &[f32]| unsafe { _mm256_loadu_ps(half.as_ptr()) })
+        both(
+            [lo, hi],
+            #[inline(always)]
+            |half: &[f32]| unsafe { _mm256_loadu_ps(half.as_ptr()) },
+        )
     }
 
     #[inline(always)]
@@ -205,13 +270,23 @@ impl Vectors for Avx2 {
     #[inline(always)]
     fn plus(a: Self::Floats, b: Self::Floats) -> Self::Floats {
         // SAFETY: as above.
-        both_of(a, b, |a, b| unsafe { _mm256_add_ps(a, b) })
+        both_of(
+            a,
+            b,
+            #[inline(always)]
+            |a, b| unsafe { _mm256_add_ps(a, b) },
+        )
     }
 
     #[inline(always)]
     fn times(a: Self::Floats, b: Self::Floats) -> Self::Floats {
         // SAFETY: as above.
-        both_of(a, b, |a, b| unsafe { _mm256_mul_ps(a, b) })
+        both_of(
+            a,
+            b,
+            #[inline(always)]
+            |a, b| unsafe { _mm256_mul_ps(a, b) },
+        )
     }
 }
 
@@ -283,9 +358,9 @@ impl Vectors for Avx512 {
     }
 
     #[inline(always)]
-    fn add_products(sums: Self::Sums, words: Self::Words, pair: [i16; 2]) -> Self::Sums {
+    fn add_products(sums: Self::Sums, words: Self::Words, pair: i32) -> Self::Sums {
         // SAFETY: as above.
-        unsafe { _mm512_dpwssd_epi32(sums, words, _mm512_set1_epi32(lane_of(pair))) }
+        unsafe { _mm512_dpwssd_epi32(sums, words, _mm512_set1_epi32(pair)) }
     }
 
     #[inline(always)]
@@ -310,6 +385,21 @@ impl Vectors for Avx512 {
     fn of_bytes(bytes: &[i8; LANES]) -> Self::Floats {
         // SAFETY: as above; there are 16 bytes.
         Self::of_sums(unsafe { _mm512_cvtepi8_epi32(_mm_loadu_si128(bytes.as_ptr().cast())) })
+    }
+
+    #[inline(always)]
+    fn of_f16(halves: &[u16; LANES]) -> Self::Floats {
+        // SAFETY: as above; the halves are 32 bytes.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(halves.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    fn of_bf16(halves: &[u16; LANES]) -> Self::Floats {
+        // SAFETY: as above; the halves are 32 bytes.
+        unsafe {
+            let bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(halves.as_ptr().cast()));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(bits))
+        }
     }
 
     #[inline(always)]
