@@ -19,3 +19,4 @@ pub mod model;
 pub mod plan;
 #[cfg(feature = "gpu")]
 pub mod gpu;
+pub mod cpu;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Longest source file.
 const MAX_LINES: usize = 500;
 /// Where the target, and not a feature, may decide what is compiled.
-const TARGET_FOLDERS: [&str; 3] = ["src/gpu/", "src/host/", "src/bin/"];
+const TARGET_FOLDERS: [&str; 4] = ["src/gpu/", "src/cpu/", "src/host/", "src/bin/"];
 /// Which folder or file of src/ may name which others. `bin` may name all: it only connects.
 const ARROWS: &[(&str, &[&str])] = &[
     ("protocol", &[]),

@@ -1,6 +1,7 @@
 //! A one-layer model of any shape with random weights, on the device and as numbers.
 #![allow(dead_code, unreachable_pub, reason = "every test file uses its own part of this")]
 
+use pagelm::cpu::model::CpuModel;
 use pagelm::format::block::BlockType;
 use pagelm::gpu::model::GpuModel;
 use pagelm::plan::{
@@ -83,6 +84,33 @@ pub const LLAMA: Style = Style {
 
 /// Positions that a learned table has.
 const N_POSITIONS: usize = 128;
+
+/// A model of either device, as far as weights are brought to it.
+pub trait Loads {
+    fn write_rows(&self, id: MatrixId, first_row: usize, file: &[u8]);
+    fn write_vector(&self, id: VectorId, values: &[f32]);
+    fn write_rotary(&self, index: usize, divisors: Option<&[f32]>);
+}
+
+macro_rules! loads {
+    ($model:ty) => {
+        impl Loads for $model {
+            fn write_rows(&self, id: MatrixId, first_row: usize, file: &[u8]) {
+                self.write_rows(id, first_row, file);
+            }
+
+            fn write_vector(&self, id: VectorId, values: &[f32]) {
+                self.write_vector(id, values);
+            }
+
+            fn write_rotary(&self, index: usize, divisors: Option<&[f32]>) {
+                self.write_rotary(index, divisors);
+            }
+        }
+    };
+}
+loads!(GpuModel);
+loads!(CpuModel);
 
 /// A plan and its weights.
 pub struct RandomModel {
@@ -207,7 +235,7 @@ impl RandomModel {
     }
 
     /// Brings the weights to the device, in pieces of so many rows.
-    pub fn write(&self, model: &GpuModel, piece_rows: usize) {
+    pub fn write(&self, model: &impl Loads, piece_rows: usize) {
         for (i, (matrix, file)) in self.plan.matrices.iter().zip(&self.files).enumerate() {
             let row_bytes = file.len() / matrix.n_rows();
             for (piece, bytes) in file.chunks(row_bytes * piece_rows).enumerate() {

@@ -80,8 +80,20 @@ const WEB: [&str; 3] = ["--no-default-features", "--features", "web"];
 const WASM: [&str; 2] = ["--target", "wasm32-unknown-unknown"];
 const DENY: [&str; 3] = ["--", "--deny", "warnings"];
 /// Integration tests that also run in a browser.
-const BROWSER_TESTS: [&str; 10] =
-    ["--test", "blocks", "--test", "host_time", "--test", "kernels", "--test", "models", "--test", "sample"];
+const BROWSER_TESTS: [&str; 12] = [
+    "--test",
+    "blocks",
+    "--test",
+    "cpu_matrix",
+    "--test",
+    "host_time",
+    "--test",
+    "kernels",
+    "--test",
+    "models",
+    "--test",
+    "sample",
+];
 /// How long one run of the fuzzer is: executions, and seconds where those come first.
 const FUZZ: [&str; 5] =
     ["-runs=2000000", "-max_total_time=60", "-seed=1", "-verbosity=0", "-print_final_stats=1"];
