@@ -263,7 +263,9 @@ mod tests {
                 continue;
             }
             let most_x = LARGEST as i32;
-            for (a, b) in [(1, 1), (-1, -1), (1, -1), (-1, 1), (0, -1), (-1, 0)].map(|(a, b)| (a * most_x, b * most_x)) {
+            for (a, b) in
+                [(1, 1), (-1, -1), (1, -1), (-1, 1), (0, -1), (-1, 0)].map(|(a, b)| (a * most_x, b * most_x))
+            {
                 let columns = (b as u32).wrapping_add((a as u32) << 16);
                 let product = (most | most << 16).wrapping_mul(columns);
                 let sum = (0..n).fold(0u32, |sum, _| sum.wrapping_add(product));
