@@ -141,16 +141,27 @@ fn error(got: &[f32], expected: &[f64]) -> f64 {
     deltas.fold(0.0, |m, d| if d.is_nan() { f64::INFINITY } else { f64::max(m, d) }) / greatest
 }
 
+/// Four columns, of which a word is the sum of the third and 2^16 times the first, and the next of the others.
+fn columns_of([even, odd]: [u32; 2]) -> [i32; 4] {
+    let last = |word: u32| i32::from(word as i16);
+    let first = |word: u32| (word as i32).wrapping_sub(last(word)) >> 16;
+    [first(even), first(odd), last(even), last(odd)]
+}
+
 /// The values of packed activations, which are nearest to those `expected`, with their sums.
-fn unpacked(blocks: &[f32], expected: &[f64], what: &str) -> Vec<f64> {
+fn unpacked(blocks: &[f32], expected: &[f64], variant: Variant, what: &str) -> Vec<f64> {
     let mut values = Vec::new();
     for (block, expected) in blocks.chunks(GROUP_WORDS).zip(expected.chunks(32)) {
-        let bytes = |words: &[f32]| -> Vec<u8> {
-            words.iter().flat_map(|word| word.to_bits().to_le_bytes()).collect()
+        let words: Vec<u32> = block[..16].iter().map(|word| word.to_bits()).collect();
+        let codes: Vec<i32> = match variant {
+            Variant::Serial => words.as_chunks::<2>().0.iter().flat_map(|pairs| columns_of(*pairs)).collect(),
+            _ => {
+                let bytes =
+                    |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+                let (coarse, fine) = (bytes(&words[..8]), bytes(&words[8..]));
+                coarse.iter().zip(fine).map(|(c, f)| 4 * i32::from(*c as i8) + i32::from(f)).collect()
+            }
         };
-        let (coarse, fine) = (bytes(&block[..8]), bytes(&block[8..16]));
-        let codes: Vec<i32> =
-            coarse.iter().zip(&fine).map(|(c, f)| 4 * i32::from(*c as i8) + i32::from(*f)).collect();
         let d = f64::from(block[16]);
         let largest = expected.iter().fold(0f64, |m, v| m.max(v.abs()));
         assert!(
@@ -225,7 +236,8 @@ async fn check(block_type: BlockType, n_columns: usize, precision: Precision, gp
             if is_packed {
                 let start = layout.packed(layout.normed).start as usize + row * n_columns / 32 * GROUP_WORDS;
                 let blocks = &inputs[start..][..n_columns / 32 * GROUP_WORDS];
-                let packed = unpacked(blocks, &reference.norm(&the_norm, &expected.hidden[row]), &what);
+                let packed =
+                    unpacked(blocks, &reference.norm(&the_norm, &expected.hidden[row]), gpu.variant(), &what);
                 expected.mlp[row] = reference.gated_of_packed(MatrixId(1), Nonlinearity::Silu, &packed);
             }
             let gated = &outputs[layout.mlp.start as usize + row * MLP_WIDTH..][..MLP_WIDTH];

@@ -13,31 +13,18 @@ use super::rotary::frequencies_of;
 use super::step::{Scratch, Step, Walk, Weights};
 use super::{CpuError, Processor};
 use crate::format::decode::DECODED;
-use crate::plan::batch::{BLOCK_TOKENS, Batch};
+use crate::plan::batch::{BLOCK_TOKENS, Batch, Capacity};
 use crate::plan::{Device, Matrix, MatrixId, Plan, StepOutput, Ticket, Vector, VectorId};
 
 /// The smallest cache worth having, in tokens.
 const MIN_KV_TOKENS: usize = 64;
-
-/// How many rows a step may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CpuCapacity {
-    /// Decode rows.
-    pub decode_rows: usize,
-    /// Prefill rows.
-    pub prefill_rows: usize,
-    /// Rows with logits.
-    pub logit_rows: usize,
-    /// Longest conversation in tokens.
-    pub context: usize,
-}
 
 /// A loaded model.
 #[derive(Debug)]
 pub struct CpuModel {
     plan: Rc<Plan>,
     parts: Rc<[Part]>,
-    capacity: CpuCapacity,
+    capacity: Capacity,
     /// Blocks of each cache of the plan.
     cache_blocks: Vec<usize>,
     weight_bytes: u64,
@@ -62,7 +49,7 @@ impl CpuModel {
     /// Makes room for a plan's weights and a cache of `kv_tokens`, halved while memory does not suffice.
     pub fn new(
         plan: Plan,
-        capacity: CpuCapacity,
+        capacity: Capacity,
         kv_tokens: usize,
         processor: Rc<Processor>,
     ) -> Result<Self, CpuError> {
@@ -115,7 +102,7 @@ impl CpuModel {
     }
 
     /// How many rows a step may have.
-    pub fn capacity(&self) -> &CpuCapacity {
+    pub fn capacity(&self) -> &Capacity {
         &self.capacity
     }
 
@@ -185,7 +172,7 @@ fn matrices(plan: &Plan) -> Result<Vec<CpuMatrix>, CpuError> {
 }
 
 /// A cache for so many tokens, or half of them while memory does not suffice; and the blocks of each of the plan's.
-fn cache(plan: &Plan, capacity: &CpuCapacity, kv_tokens: usize) -> Result<(Cache, Vec<usize>), CpuError> {
+fn cache(plan: &Plan, capacity: &Capacity, kv_tokens: usize) -> Result<(Cache, Vec<usize>), CpuError> {
     let asked = plan.sizes.kv_blocks(plan.kv, kv_tokens, u64::MAX);
     first_that_fits(asked, MIN_KV_TOKENS / BLOCK_TOKENS, |n_blocks| {
         let blocks = plan.cache_blocks(n_blocks, capacity.decode_rows, capacity.prefill_rows);

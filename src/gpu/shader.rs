@@ -127,7 +127,7 @@ pub enum ShaderKey {
     /// The same, workgroups sharing the columns of outputs: decode and logits on real GPUs.
     Matvec(Matvec),
     /// Activations to packed blocks.
-    Quantize,
+    Quantize(Variant),
     /// A norm of the stream, packed.
     NormFast(Variant),
     /// A matmul of packed activations in tiles of 1, 2, 4 or 8 rows: `fast`.
@@ -143,8 +143,8 @@ impl ShaderKey {
     pub fn entry_point(self) -> &'static str {
         match self {
             Self::Embed(..) => "embed",
-            Self::Norm(Variant::Serial) => "norm_serial",
-            Self::Norm(_) => "norm_reduce",
+            Self::Norm(Variant::Serial) | Self::NormFast(Variant::Serial) => "norm_serial",
+            Self::Norm(_) | Self::NormFast(_) => "norm_reduce",
             Self::Rotate(Variant::Serial, ..) => "rotate_serial",
             Self::Rotate(..) => "rotate_reduce",
             Self::Attend(Variant::Serial, ..) => "attend_serial",
@@ -156,9 +156,7 @@ impl ShaderKey {
             Self::Matvec(_) => "matvec",
             Self::MatmulTiled(.., TileSize::Small) => "matmul_tiled",
             Self::MatmulTiled(.., TileSize::Large) => "matmul_tiled_large",
-            Self::Quantize => "quantize",
-            Self::NormFast(Variant::Serial) => "norm_serial",
-            Self::NormFast(_) => "norm_reduce_fast",
+            Self::Quantize(_) => "quantize",
             Self::MatmulFast(Variant::Serial, ..) => "matmul_serial",
             Self::MatmulFast(..) => "matmul_reduce_fast",
             Self::Sample => "sample_reduce",
@@ -178,12 +176,12 @@ impl ShaderKey {
             _ => WORKGROUP,
         };
         let input = if matches!(self, Self::MatmulFast(..)) { "vec4<u32>" } else { "vec4<f32>" };
-        let output = if matches!(self, Self::Quantize | Self::NormFast(_)) { "u32" } else { "f32" };
+        let output = if matches!(self, Self::Quantize(_) | Self::NormFast(_)) { "u32" } else { "f32" };
         text.push_str(&format!(
             "const WORKGROUP: u32 = {workgroup}u;\nconst GRID_LIMIT: u32 = {GRID_LIMIT}u;\n"
         ));
         text.push_str(&format!("alias Input = {input};\nalias Output = {output};\n"));
-        if matches!(self, Self::Quantize | Self::NormFast(_) | Self::MatmulFast(..)) {
+        if matches!(self, Self::Quantize(_) | Self::NormFast(_) | Self::MatmulFast(..)) {
             text.push_str(&format!("const GROUP_WORDS: u32 = {}u;\n", packed::GROUP_WORDS));
         }
         if let Some(head_dim) = self.head_dim() {
@@ -210,7 +208,7 @@ impl ShaderKey {
             | Self::Matvec(Matvec { emit: Emit::Qkv { head_dim, .. }, .. })
             | Self::MatmulFast(_, _, _, Emit::Qkv { head_dim, .. })
             | Self::MatmulTiled(_, Emit::Qkv { head_dim, .. }, _) => Some(head_dim),
-            Self::Embed(..) | Self::Norm(_) | Self::NormFast(_) | Self::Quantize | Self::Sample => None,
+            Self::Embed(..) | Self::Norm(_) | Self::NormFast(_) | Self::Quantize(_) | Self::Sample => None,
             Self::Matmul(..) | Self::Matvec(_) | Self::MatmulFast(..) | Self::MatmulTiled(..) => None,
         }
     }
@@ -228,15 +226,16 @@ impl ShaderKey {
             Self::AttendSplit(_, _, n_heads) => pieces.push(Cow::Owned(attend_text::text(n_heads))),
             Self::AttendTiled(_, head_dim) => pieces.push(Cow::Owned(attention_sums::text(head_dim))),
             Self::MatmulFast(variant, block, tile, _) => {
-                pieces.push(Cow::Borrowed(match has_dot4 {
-                    true => include_str!("kernels/dot4.wgsl"),
-                    false => include_str!("kernels/dot4_by_hand.wgsl"),
-                }));
-                pieces.push(Cow::Owned(packed::codes_text(block)));
-                pieces.push(Cow::Owned(match variant {
-                    Variant::Serial => packed::serial_text(block, tile),
-                    _ => format!("const TILE: u32 = {tile}u;\n"),
-                }));
+                pieces.push(Cow::Owned(packed::codes_text(block, variant)));
+                if variant == Variant::Serial {
+                    pieces.push(Cow::Owned(packed::serial_text(block, tile)));
+                } else {
+                    pieces.push(Cow::Borrowed(match has_dot4 {
+                        true => include_str!("kernels/dot4.wgsl"),
+                        false => include_str!("kernels/dot4_by_hand.wgsl"),
+                    }));
+                    pieces.push(Cow::Owned(format!("const TILE: u32 = {tile}u;\n")));
+                }
             }
             _ => {}
         }
@@ -260,17 +259,11 @@ impl ShaderKey {
                 pieces.push(position_text(positions));
                 pieces.push(include_str!("kernels/embed.wgsl"));
             }
-            Self::Quantize => pieces
-                .extend([include_str!("kernels/quantize_block.wgsl"), include_str!("kernels/quantize.wgsl")]),
-            Self::NormFast(variant) => {
-                pieces.push(include_str!("kernels/source_row.wgsl"));
-                pieces.push(include_str!("kernels/quantize_block.wgsl"));
-                pieces.push(include_str!("kernels/norm_quantize.wgsl"));
-                pieces.push(match variant {
-                    Variant::Serial => include_str!("kernels/norm_serial.wgsl"),
-                    _ => include_str!("kernels/norm_reduce_fast.wgsl"),
-                });
-            }
+            Self::Quantize(variant) => pieces.extend([
+                packed::columns_text(variant),
+                include_str!("kernels/quantize_block.wgsl"),
+                include_str!("kernels/quantize.wgsl"),
+            ]),
             Self::MatmulFast(variant, block, _, emit) => {
                 pieces.extend(block_texts(block));
                 push_emit(&mut pieces, emit);
@@ -280,9 +273,16 @@ impl ShaderKey {
                     _ => include_str!("kernels/matmul_reduce_fast.wgsl"),
                 });
             }
-            Self::Norm(variant) => {
+            Self::Norm(variant) | Self::NormFast(variant) => {
                 pieces.push(include_str!("kernels/source_row.wgsl"));
-                pieces.push(include_str!("kernels/norm_store.wgsl"));
+                match self {
+                    Self::NormFast(_) => pieces.extend([
+                        packed::columns_text(variant),
+                        include_str!("kernels/quantize_block.wgsl"),
+                        include_str!("kernels/norm_quantize.wgsl"),
+                    ]),
+                    _ => pieces.push(include_str!("kernels/norm_store.wgsl")),
+                }
                 pieces.push(match variant {
                     Variant::Serial => include_str!("kernels/norm_serial.wgsl"),
                     _ => include_str!("kernels/norm_reduce.wgsl"),
@@ -360,8 +360,9 @@ impl ShaderKey {
         let kv_types = [KvType::F16, KvType::F32, KvType::Q8];
         let mut emits = vec![Emit::Store, Emit::Add, Emit::Multiply, Emit::Gated];
         emits.extend(pair_types.map(|kv| Emit::Qkv { kv, head_dim }));
-        let mut keys = vec![Self::Sample, Self::AttendMerge(head_dim), Self::Quantize];
+        let mut keys = vec![Self::Sample, Self::AttendMerge(head_dim)];
         for variant in [Variant::Serial, Variant::Workgroup] {
+            keys.push(Self::Quantize(variant));
             keys.push(Self::Norm(variant));
             keys.push(Self::NormFast(variant));
             keys.extend(kv_types.map(|kv| Self::Attend(variant, kv, head_dim)));

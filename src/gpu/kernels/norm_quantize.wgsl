@@ -28,3 +28,8 @@ fn emit_block(i: u32, block: u32, x: u32, mean: f32, inverse: f32) {
         outputs[y + 3u] = v.w;
     }
 }
+
+// An invocation's share of it, where a workgroup writes the row.
+fn emit_row(i: u32, lane: u32, x: u32, mean: f32, inverse: f32) {
+    for (var block = lane; block < constants.n_blocks; block += WORKGROUP) { emit_block(i, block, x, mean, inverse); }
+}

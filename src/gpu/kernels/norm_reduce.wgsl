@@ -23,10 +23,7 @@ fn norm_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocatio
         squares = fma(v.w, v.w, fma(v.z, v.z, fma(v.y, v.y, fma(v.x, v.x, squares))));
     }
     let inverse = 1.0 / sqrt(total_of_group(squares, lane) / f32(width) + constants.value);
-    let y = constants.y + (first_kind_row() + i) * constants.y_stride;
-    for (var k = lane * 4u; k < width; k += WORKGROUP * 4u) {
-        emit4(y, k, (load4(x + k) - mean) * inverse);
-    }
+    emit_row(i, lane, x, mean, inverse);
 }
 
 // Sum over all invocations, added pairwise.

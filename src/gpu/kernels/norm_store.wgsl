@@ -10,6 +10,14 @@ fn emit4(y: u32, k: u32, v: vec4<f32>) {
     }
 }
 
+// An invocation's share of the i-th row, which starts at x, where a workgroup writes it.
+fn emit_row(i: u32, lane: u32, x: u32, mean: f32, inverse: f32) {
+    let y = constants.y + (first_kind_row() + i) * constants.y_stride;
+    for (var k = lane * 4u; k < constants.n_blocks * 32u; k += WORKGROUP * 4u) {
+        emit4(y, k, (load4(x + k) - mean) * inverse);
+    }
+}
+
 // Of the i-th row, which starts at x; its mean and the inverse of its size are known.
 fn emit_block(i: u32, block: u32, x: u32, mean: f32, inverse: f32) {
     let y = constants.y + (first_kind_row() + i) * constants.y_stride;

@@ -1,5 +1,5 @@
 // 32 activations as a packed block of GROUP_WORDS words. A value is about d · q, with d = max|value| / 511 and q of ten bits:
-// 8 words of four signed bytes q >> 2, 8 of four bytes q & 3, then d, and d · Σq of all, of the first 16 and of the last 16;
+// 16 words that hold the q as `store_columns` lays them, then d, and d · Σq of all, of the first 16 and of the last 16;
 // `value4` gives the values.
 
 fn quantize_block(y: u32, k: u32) {
@@ -19,11 +19,8 @@ fn quantize_block(y: u32, k: u32) {
     for (var i = 0u; i < 16u; i += 4u) {
         let lo = rounded(value4(k + i) * inverse);
         let hi = rounded(value4(k + 16u + i) * inverse);
-        let at = y + i / 4u;
-        outputs[at] = pack_bytes(lo >> vec4<u32>(2u));
-        outputs[at + 4u] = pack_bytes(hi >> vec4<u32>(2u));
-        outputs[at + 8u] = pack_bytes(lo & vec4<i32>(3));
-        outputs[at + 12u] = pack_bytes(hi & vec4<i32>(3));
+        store_columns(y, i, lo);
+        store_columns(y, i + 16u, hi);
         sums += vec2<i32>((lo.x + lo.y) + (lo.z + lo.w), (hi.x + hi.y) + (hi.z + hi.w));
     }
     outputs[y + 16u] = bitcast<u32>(d);
@@ -33,8 +30,3 @@ fn quantize_block(y: u32, k: u32) {
 }
 
 fn rounded(v: vec4<f32>) -> vec4<i32> { return clamp(vec4<i32>(round(v)), vec4<i32>(-511), vec4<i32>(511)); }
-
-fn pack_bytes(v: vec4<i32>) -> u32 {
-    let bytes = (bitcast<vec4<u32>>(v) & vec4<u32>(255u)) << vec4<u32>(0u, 8u, 16u, 24u);
-    return (bytes.x | bytes.y) | (bytes.z | bytes.w);
-}

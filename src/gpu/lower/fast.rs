@@ -78,7 +78,7 @@ impl Lowering<'_> {
             ..self.constants(rows)
         };
         self.dispatches.push(Dispatch {
-            shader: ShaderKey::Quantize,
+            shader: ShaderKey::Quantize(self.target.variant),
             rows,
             constants,
             inputs: from.buffer,

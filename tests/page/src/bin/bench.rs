@@ -70,7 +70,9 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Asked, String> {
             None if name == "--out" => asked.out = Some(value),
             None => {
                 let names = names.join(", ");
-                return Err(format!("there is no option {name}; there are {names}, --precision, --no-cache and --out"));
+                return Err(format!(
+                    "there is no option {name}; there are {names}, --precision, --no-cache and --out"
+                ));
             }
         }
     }
