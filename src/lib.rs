@@ -19,4 +19,5 @@ pub mod model;
 pub mod plan;
 #[cfg(feature = "gpu")]
 pub mod gpu;
+#[cfg(feature = "gpu")]
 pub mod cpu;

@@ -18,15 +18,15 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 
 use pagelm::cpu::Processor;
-use pagelm::cpu::model::{CpuCapacity, CpuModel};
+use pagelm::cpu::model::CpuModel;
 use pagelm::format::block::BlockType;
-use pagelm::plan::batch::{Batch, RowKind};
+use pagelm::plan::batch::{Batch, Capacity, RowKind};
 use pagelm::plan::{Device as _, KvType, Precision};
 use pollster::block_on;
 use random_model::{RandomModel, Shape};
 use shapes::{LENGTHS, LONG_SHAPES, NEAR_TIE_BOUND, SHAPES, blocks, bound_of, check, long_blocks, steps};
 
-const CAPACITY: CpuCapacity = CpuCapacity { decode_rows: 16, prefill_rows: 64, logit_rows: 80, context: 128 };
+const CAPACITY: Capacity = Capacity { decode_rows: 16, prefill_rows: 64, logit_rows: 80, context: 128 };
 
 /// A clock that stands, and turns that nobody takes.
 fn processor(n_threads: usize) -> Rc<Processor> {
@@ -36,11 +36,11 @@ fn processor(n_threads: usize) -> Rc<Processor> {
     Rc::new(Processor::new(n_threads, turn, Rc::new(|| 0.0)).unwrap())
 }
 
-fn load(random: &RandomModel, capacity: CpuCapacity, n_threads: usize) -> CpuModel {
+fn load(random: &RandomModel, capacity: Capacity, n_threads: usize) -> CpuModel {
     load_on(random, capacity, processor(n_threads))
 }
 
-fn load_on(random: &RandomModel, capacity: CpuCapacity, processor: Rc<Processor>) -> CpuModel {
+fn load_on(random: &RandomModel, capacity: Capacity, processor: Rc<Processor>) -> CpuModel {
     let model = CpuModel::new(random.plan.clone(), capacity, 64 * 32, processor).unwrap();
     assert!(!model.samples());
     random.write(&model, 7);
@@ -181,7 +181,7 @@ fn a_prompt_has_the_same_bits_however_it_is_cut_and_whoever_computes_it() {
 
 #[test]
 fn long_contexts_agree_with_plain_loops_alone_and_in_a_crowd() {
-    let capacity = CpuCapacity { decode_rows: 32, context: 1024, ..CAPACITY };
+    let capacity = Capacity { decode_rows: 32, context: 1024, ..CAPACITY };
     for (i, shape) in LONG_SHAPES.into_iter().enumerate() {
         let random = RandomModel::new(&shape, 5);
         let mut model = load(&random, capacity, 2);

@@ -147,7 +147,7 @@ fn every_architecture_runs_within_them() {
             let gpu = Rc::new(pollster::block_on(default_gpu()).with_variant(variant));
             let options = LoadOptions { context: Some(512), ..LoadOptions::default() };
             let described = pollster::block_on(describe(folder.sources(), &options)).unwrap();
-            let mut loaded = pollster::block_on(described.load(gpu, |_, _| {})).unwrap();
+            let mut loaded = pollster::block_on(described.load(gpu.into(), |_, _| {})).unwrap();
             let prompt = &folder.prompts()[1];
             let mut batch = Batch::default();
             let n_caches = loaded.model.cache_blocks().len();
@@ -178,7 +178,8 @@ fn a_window_in_every_layer_does_not_bound_the_context() {
     let options = LoadOptions { context: Some(CONTEXT), ..LoadOptions::default() };
     let described = pollster::block_on(describe(sources, &options)).unwrap();
     let loaded =
-        pollster::block_on(described.load(Rc::new(pollster::block_on(default_gpu())), |_, _| {})).unwrap();
+        pollster::block_on(described.load(Rc::new(pollster::block_on(default_gpu())).into(), |_, _| {}))
+            .unwrap();
     assert!(loaded.info.kv_tokens < CONTEXT, "the ring is shorter than the context");
     assert_eq!((loaded.info.context, loaded.info.kv_note), (CONTEXT, None));
 }

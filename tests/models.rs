@@ -1,4 +1,4 @@
-//! Whole models against the logits of independent libraries, in every variant and both KV types; natively and in Chromium.
+//! Whole models against the logits of independent libraries, on the GPU in every variant and on the processor; natively and in Chromium.
 #![cfg(feature = "gpu")]
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
@@ -22,25 +22,37 @@ use std::rc::Rc;
 use device_crowd::{Crowd, Random, check_close};
 use folders::{FOLDERS, Folder, Prompt, WITHIN_ORIGINAL_CONTEXT};
 use memory_source::MemorySource;
+use pagelm::cpu::Processor;
 use pagelm::engine::logprobs::Logprob;
 use pagelm::engine::params::SamplingParams;
 use pagelm::engine::{Budget, Engine, EngineConfig, Progress, SequenceId, SequenceRequest};
 use pagelm::gpu::Gpu;
 use pagelm::gpu::shader::Variant;
 use pagelm::host::load::{Loaded, describe};
+use pagelm::host::machine::{Chosen, Machine};
 use pagelm::host::open::open;
-use pagelm::plan::Device as _;
+use pagelm::host::serve::yield_now;
 use pagelm::plan::batch::{BLOCK_TOKENS, Batch, RowKind};
 use pagelm::protocol::{DeviceKind, KvType, LoadOptions, Precision};
 
 #[cfg(target_arch = "wasm32")]
 wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);
 
-/// The third needs what not every browser's adapter has; tests/kernels.rs runs it in those that have it.
-const VARIANTS: &[Variant] = if cfg!(target_arch = "wasm32") {
-    &[Variant::Serial, Variant::Workgroup]
+/// What computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum On {
+    /// The GPU, with such kernels.
+    Gpu(Variant),
+    /// The processor.
+    Cpu,
+}
+
+const SERIAL: On = On::Gpu(Variant::Serial);
+/// Subgroups are what not every browser's adapter has; tests/kernels.rs runs them in those that have them.
+const DEVICES: &[On] = if cfg!(target_arch = "wasm32") {
+    &[SERIAL, On::Gpu(Variant::Workgroup), On::Cpu]
 } else {
-    &[Variant::Serial, Variant::Workgroup, Variant::Subgroup]
+    &[SERIAL, On::Gpu(Variant::Workgroup), On::Gpu(Variant::Subgroup), On::Cpu]
 };
 /// DESIGN.md: what a right engine stays within, and what the other kind of rows may differ by.
 /// 8 bits have a table of their own in the README; these models of random weights are hit harder than real ones.
@@ -50,22 +62,28 @@ const KV_TYPES: [(KvType, f64, f64); 3] =
 /// The context that models are loaded with: longer than any prompt, and not what they were first trained for.
 const CONTEXT: u32 = 512;
 
-async fn load(folder: &Folder, variant: Variant, kv: KvType) -> Loaded {
-    load_with(folder, variant, kv, CONTEXT).await
+async fn load(folder: &Folder, on: On, kv: KvType) -> Loaded {
+    load_with(folder, on, kv, CONTEXT).await
 }
 
-async fn load_with(folder: &Folder, variant: Variant, kv: KvType, context: u32) -> Loaded {
-    load_sources(folder.sources(), variant, kv, context).await
+async fn load_with(folder: &Folder, on: On, kv: KvType, context: u32) -> Loaded {
+    load_sources(folder.sources(), on, kv, context).await
 }
 
-async fn load_sources(sources: Vec<MemorySource>, variant: Variant, kv: KvType, context: u32) -> Loaded {
+async fn load_sources(sources: Vec<MemorySource>, on: On, kv: KvType, context: u32) -> Loaded {
     let precision = Precision::Exact;
     let options = LoadOptions { kv, precision, context: Some(context), ..LoadOptions::default() };
-    let gpu = Gpu::open(None).await.unwrap().with_variant(variant);
-    let is_software = gpu.summary().is_software;
+    let machine = match on {
+        On::Gpu(variant) => Machine::Gpu(Rc::new(Gpu::open(None).await.unwrap().with_variant(variant))),
+        // No clock, so that no step is interrupted; tests/cpu.rs interrupts them.
+        On::Cpu => Machine::Cpu(Rc::new(
+            Processor::new(2, Rc::new(|| Box::pin(yield_now())), Rc::new(|| 0.0)).unwrap(),
+        )),
+    };
+    let kind = machine.kind();
+    assert_eq!(kind == DeviceKind::Cpu, on == On::Cpu);
     let described = describe(sources, &options).await.unwrap();
-    let loaded = described.load(Rc::new(gpu), |_, _| {}).await.unwrap();
-    let kind = if is_software { DeviceKind::Software } else { DeviceKind::Gpu };
+    let loaded = described.load(Chosen { machine, note: None }, |_, _| {}).await.unwrap();
     assert_eq!(loaded.info.device_kind, kind, "the device that was asked for computes");
     loaded
 }
@@ -117,22 +135,23 @@ fn kv_types_here() -> &'static [(KvType, f64, f64)] {
 }
 
 /// Whether a combination runs here: all do natively. In a browser, whose software adapter takes seconds to compile the
-/// kernels of a model, each folder runs with one variant, and some with the smaller caches too.
-fn runs_here(i: usize, variant: Variant, kv: KvType) -> bool {
+/// kernels of a model, each folder runs with one variant and on the processor, and some with the smaller caches too.
+fn runs_here(i: usize, on: On, kv: KvType) -> bool {
     let turn = if i.is_multiple_of(2) { Variant::Serial } else { Variant::Workgroup };
+    let is_turn = on == On::Gpu(turn) || on == On::Cpu;
     let runs = match kv {
         KvType::F32 => true,
         KvType::F16 => i.is_multiple_of(5),
         KvType::Q8 => i % 5 == 2,
     };
-    cfg!(not(target_arch = "wasm32")) || (variant == turn && runs)
+    cfg!(not(target_arch = "wasm32")) || (is_turn && runs)
 }
 
 gpu_test!(logits_are_those_of_transformers, async {
     for (n, folder) in FOLDERS.into_iter().enumerate() {
-        for &variant in VARIANTS {
-            for (kv, bound, _) in KV_TYPES.into_iter().filter(|(kv, _, _)| runs_here(n, variant, *kv)) {
-                let mut loaded = load(&folder, variant, kv).await;
+        for &on in DEVICES {
+            for (kv, bound, _) in KV_TYPES.into_iter().filter(|(kv, _, _)| runs_here(n, on, *kv)) {
+                let mut loaded = load(&folder, on, kv).await;
                 let vocab_size = loaded.info.vocab_size as usize;
                 for (i, prompt) in folder.prompts().iter().enumerate() {
                     for kind in [RowKind::Prefill, RowKind::Decode] {
@@ -140,7 +159,7 @@ gpu_test!(logits_are_those_of_transformers, async {
                         let found = error(&got, &folder.logits(i, vocab_size));
                         assert!(
                             found <= bound,
-                            "{}, prompt {i}, {variant:?}, {kv:?}, {kind:?}: {found:.2e} is over {bound:.0e}",
+                            "{}, prompt {i}, {on:?}, {kv:?}, {kind:?}: {found:.2e} is over {bound:.0e}",
                             folder.name
                         );
                     }
@@ -151,12 +170,10 @@ gpu_test!(logits_are_those_of_transformers, async {
 });
 
 gpu_test!(logits_after_convert_are_those_of_transformers, async {
-    for (_, folder) in
-        FOLDERS.into_iter().enumerate().filter(|(n, _)| runs_here(*n, Variant::Serial, KvType::F16))
-    {
+    for (_, folder) in FOLDERS.into_iter().enumerate().filter(|(n, _)| runs_here(*n, SERIAL, KvType::F16)) {
         let file = written::written(&open(folder.sources()).await.unwrap()).await;
         let sources = vec![MemorySource::new("converted.gguf", file)];
-        let mut loaded = load_sources(sources, Variant::Serial, KvType::F32, CONTEXT).await;
+        let mut loaded = load_sources(sources, SERIAL, KvType::F32, CONTEXT).await;
         let vocab_size = loaded.info.vocab_size as usize;
         let prompts = folder.prompts();
         for (i, prompt) in prompts.iter().enumerate() {
@@ -171,13 +188,13 @@ gpu_test!(logits_after_convert_are_those_of_transformers, async {
 // The same file has two tables of divisors: the context that it is loaded with decides.
 gpu_test!(longrope_takes_the_short_factors_within_the_original_context, async {
     let folder = WITHIN_ORIGINAL_CONTEXT;
-    for &variant in VARIANTS {
-        let mut loaded = load_with(&folder, variant, KvType::F32, 64).await;
+    for &on in DEVICES {
+        let mut loaded = load_with(&folder, on, KvType::F32, 64).await;
         let vocab_size = loaded.info.vocab_size as usize;
         for (i, prompt) in folder.prompts().iter().enumerate() {
             let got = logits_of(&mut loaded, &prompt.ids, RowKind::Prefill, &[1, 0]).await;
             let found = error(&got, &folder.logits(i, vocab_size));
-            assert!(found <= 1e-4, "prompt {i}, {variant:?}: {found:.2e}");
+            assert!(found <= 1e-4, "prompt {i}, {on:?}: {found:.2e}");
         }
     }
 });
@@ -189,13 +206,13 @@ fn llama_tiny() -> &'static Folder {
 gpu_test!(a_long_text_prefilled_agrees_with_itself_token_by_token, async {
     let prompts: Vec<u32> = llama_tiny().prompts().into_iter().flat_map(|prompt| prompt.ids).collect();
     let ids: Vec<u32> = prompts.into_iter().cycle().take(500).collect();
-    for &variant in VARIANTS {
+    for &on in DEVICES {
         for &(kv, _, bound) in kv_types_here() {
-            let mut loaded = load(llama_tiny(), variant, kv).await;
+            let mut loaded = load(llama_tiny(), on, kv).await;
             let prefilled = logits_of(&mut loaded, &ids, RowKind::Prefill, &scattered_blocks()).await;
             let decoded = logits_of(&mut loaded, &ids, RowKind::Decode, &scattered_blocks()).await;
             let found = error(&decoded, &prefilled);
-            assert!(found <= bound, "{variant:?}, {kv:?}: {found:.2e} is over {bound:.0e}");
+            assert!(found <= bound, "{on:?}, {kv:?}: {found:.2e} is over {bound:.0e}");
         }
     }
 });
@@ -205,9 +222,9 @@ gpu_test!(sequences_in_one_step_have_the_bits_they_have_alone, async {
     let long = llama_tiny().prompts().pop().unwrap().ids;
     let histories = [&long[..70], &long[100..109], &long[150..190]];
     let tables: [Vec<u32>; 3] = [vec![5, 0, 9], vec![2], vec![7, 11]];
-    for &variant in VARIANTS {
+    for &on in DEVICES {
         for &(kv, _, _) in kv_types_here() {
-            let mut loaded = load(llama_tiny(), variant, kv).await;
+            let mut loaded = load(llama_tiny(), on, kv).await;
             // The first two have been read but for their last token; the third is read up to its 32nd.
             let mut alone = Vec::new();
             for (i, (history, table)) in histories.iter().zip(&tables).enumerate() {
@@ -228,7 +245,7 @@ gpu_test!(sequences_in_one_step_have_the_bits_they_have_alone, async {
             let together = loaded.model.read(ticket).await.unwrap().logits;
             let vocab_size = loaded.info.vocab_size as usize;
             let rows: Vec<Vec<f32>> = together.chunks(vocab_size).map(<[f32]>::to_vec).collect();
-            assert_eq!(bits(&rows), bits(&alone), "{variant:?}, {kv:?}");
+            assert_eq!(bits(&rows), bits(&alone), "{on:?}, {kv:?}");
         }
     }
 });
@@ -249,10 +266,8 @@ fn push_rest(batch: &mut Batch, i: usize, history: &[u32], read: usize, table: &
 
 // All prompts of a folder run together: their likeliest and greedy tokens are those computed alone by transformers.
 gpu_test!(answers_are_those_of_transformers, async {
-    for (_, folder) in
-        FOLDERS.into_iter().enumerate().filter(|(n, _)| runs_here(*n, Variant::Serial, KvType::F16))
-    {
-        let mut loaded = load(&folder, Variant::Serial, KvType::F32).await;
+    for (_, folder) in FOLDERS.into_iter().enumerate().filter(|(n, _)| runs_here(*n, SERIAL, KvType::F16)) {
+        let mut loaded = load(&folder, SERIAL, KvType::F32).await;
         let prompts = folder.prompts();
         let mut answers: BTreeMap<SequenceId, Answer> = BTreeMap::new();
         for (i, prompt) in prompts.iter().enumerate() {
@@ -306,18 +321,16 @@ impl Answer {
     }
 }
 
-/// One model without a window and one with; in a browser one of each variant.
-fn crowd_models() -> impl Iterator<Item = (Folder, Variant, KvType, f64)> {
+/// One model without a window and one with; in a browser each with one variant and on the processor.
+fn crowd_models() -> impl Iterator<Item = (Folder, On, KvType, f64)> {
     let folders = FOLDERS.into_iter().filter(|folder| ["llama-tiny", "gemma3-tiny"].contains(&folder.name));
-    let of_variant = |(i, folder)| VARIANTS.iter().map(move |variant| (i, folder, *variant));
-    let of_kv = |(i, folder, variant)| KV_TYPES.into_iter().map(move |kv| (i, folder, variant, kv));
-    folders.enumerate().flat_map(of_variant).flat_map(of_kv).filter_map(
-        |(i, folder, variant, (kv, _, bound))| {
-            let is_native = cfg!(not(target_arch = "wasm32"));
-            let is_turn = variant == VARIANTS[i] && kv == KvType::F32;
-            (is_native || is_turn).then_some((folder, variant, kv, bound))
-        },
-    )
+    let of_device = |(i, folder)| DEVICES.iter().map(move |on| (i, folder, *on));
+    let of_kv = |(i, folder, on)| KV_TYPES.into_iter().map(move |kv| (i, folder, on, kv));
+    folders.enumerate().flat_map(of_device).flat_map(of_kv).filter_map(|(i, folder, on, (kv, _, bound))| {
+        let is_native = cfg!(not(target_arch = "wasm32"));
+        let is_turn = (on == DEVICES[i] || on == On::Cpu) && kv == KvType::F32;
+        (is_native || is_turn).then_some((folder, on, kv, bound))
+    })
 }
 
 fn greedy(client: u64, prompt: Vec<u32>, max_tokens: usize) -> SequenceRequest {
@@ -333,8 +346,8 @@ fn greedy(client: u64, prompt: Vec<u32>, max_tokens: usize) -> SequenceRequest {
 // Prompts that begin alike arrive one after the other, some are cancelled, and nobody is preempted: what a sequence shares
 // was written by prefill rows, as it would have written it.
 gpu_test!(answers_in_a_crowd_have_the_bits_they_have_alone, async {
-    for (folder, variant, kv, _) in crowd_models() {
-        let mut loaded = load(&folder, variant, kv).await;
+    for (folder, on, kv, _) in crowd_models() {
+        let mut loaded = load(&folder, on, kv).await;
         let mut random = Random(7);
         let vocab_size = loaded.info.vocab_size;
         let beginnings = [40, 75].map(|len| random.tokens(len, vocab_size));
@@ -363,20 +376,15 @@ gpu_test!(answers_in_a_crowd_have_the_bits_they_have_alone, async {
             let alone = Crowd::alone(&mut loaded.model, &config, request).await;
             let found = &answers[&id];
             assert!(found.is_finished || cancelled.contains(&id));
-            assert_eq!(
-                found.bits(),
-                alone.bits()[..found.tokens.len()],
-                "{}, {variant:?}, {kv:?}",
-                folder.name
-            );
+            assert_eq!(found.bits(), alone.bits()[..found.tokens.len()], "{}, {on:?}, {kv:?}", folder.name);
         }
     }
 });
 
 // Pools too small for all, and prompts that go on with answers: what decode rows wrote is prefilled anew or shared.
 gpu_test!(preempted_and_continued_answers_are_those_alone_up_to_near_ties, async {
-    for (folder, variant, kv, bound) in crowd_models() {
-        let mut loaded = load(&folder, variant, kv).await;
+    for (folder, on, kv, bound) in crowd_models() {
+        let mut loaded = load(&folder, on, kv).await;
         let mut random = Random(11);
         let vocab_size = loaded.info.vocab_size;
         let roomy = loaded.engine.config().clone();
@@ -408,7 +416,7 @@ gpu_test!(preempted_and_continued_answers_are_those_alone_up_to_near_ties, async
         assert!(answers.values().any(|answer| answer.cached >= BLOCK_TOKENS));
         for (id, request) in requests {
             let alone = Crowd::alone(&mut loaded.model, &roomy, request).await;
-            let label = format!("{}, {variant:?}, {kv:?}, {id:?}", folder.name);
+            let label = format!("{}, {on:?}, {kv:?}, {id:?}", folder.name);
             check_close(&answers[&id], &alone, 2.0 * bound * f64::from(scale), &label);
         }
     }

@@ -3,6 +3,8 @@
 //! Invariant: nothing is computed in [`CpuModel::submit`], and what is awaited gives the host a turn every 20 ms.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::rc::Rc;
 
 use super::cache::Cache;
@@ -30,8 +32,8 @@ pub struct CpuModel {
     weight_bytes: u64,
     loaded: Rc<RefCell<Loaded>>,
     processor: Rc<Processor>,
-    /// Not yet read.
-    submitted: Option<(Ticket, Batch)>,
+    /// Not yet read, the oldest first.
+    submitted: VecDeque<(Ticket, Batch)>,
     next_ticket: u64,
 }
 
@@ -72,7 +74,7 @@ impl CpuModel {
             weight_bytes,
             loaded: Rc::new(RefCell::new(loaded)),
             processor,
-            submitted: None,
+            submitted: VecDeque::new(),
             next_ticket: 0,
         })
     }
@@ -200,7 +202,8 @@ fn first_that_fits<T>(
 }
 
 impl Device for CpuModel {
-    type Error = CpuError;
+    /// What is read was computed by the reader.
+    type Error = Infallible;
 
     fn samples(&self) -> bool {
         false
@@ -214,16 +217,16 @@ impl Device for CpuModel {
         assert!(batch.n_sampled() == 0, "the scheduler knows who samples");
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        self.submitted = Some((ticket, batch.clone()));
+        self.submitted.push_back((ticket, batch.clone()));
         ticket
     }
 
     fn read(
         &mut self,
         ticket: Ticket,
-    ) -> impl Future<Output = Result<StepOutput, CpuError>> + 'static + use<> {
-        let (newest, batch) = self.submitted.take().expect("a ticket is read once");
-        assert_eq!(newest, ticket, "a step is read before the next is submitted");
+    ) -> impl Future<Output = Result<StepOutput, Infallible>> + 'static + use<> {
+        let (oldest, batch) = self.submitted.pop_front().expect("a ticket is read once");
+        assert_eq!(oldest, ticket, "tickets are read in their order");
         let (plan, parts) = (Rc::clone(&self.plan), Rc::clone(&self.parts));
         let (loaded, processor) = (Rc::clone(&self.loaded), Rc::clone(&self.processor));
         async move {

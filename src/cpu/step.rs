@@ -9,13 +9,12 @@ use super::attention::{Attention, Tile, tiles};
 use super::cache::{Cache, zeros};
 use super::inputs::Inputs;
 use super::matrix::{CpuMatrix, PANEL_ROWS};
-use super::model::CpuCapacity;
 use super::nonlinearity::{apply_all, cap_all};
 use super::norms::norm_row;
 use super::parts::{Part, Rows};
 use super::rotary::Angles;
 use super::threads::Threads;
-use crate::plan::batch::{BLOCK_TOKENS, Batch, Token};
+use crate::plan::batch::{BLOCK_TOKENS, Batch, Capacity, Token};
 use crate::plan::{MatrixId, Nonlinearity, Norm, Op, Plan, Rotation, VectorId};
 
 /// Weights as the plan numbers them, and frequencies of the rotaries.
@@ -44,7 +43,7 @@ pub(super) struct Scratch {
 
 impl Scratch {
     /// Room for the largest step.
-    pub(super) fn new(plan: &Plan, capacity: &CpuCapacity) -> Result<Self, TryReserveError> {
+    pub(super) fn new(plan: &Plan, capacity: &Capacity) -> Result<Self, TryReserveError> {
         let sizes = Self::sizes(plan, capacity);
         Ok(Self {
             hidden: zeros(sizes[0])?,
@@ -57,14 +56,14 @@ impl Scratch {
     }
 
     /// Bytes that it takes for the largest step.
-    pub(super) fn n_bytes(plan: &Plan, capacity: &CpuCapacity) -> u64 {
+    pub(super) fn n_bytes(plan: &Plan, capacity: &Capacity) -> u64 {
         let widest = plan.matrices.iter().map(|matrix| matrix.n_columns).max().unwrap_or(0);
         let inputs = widest * (capacity.decode_rows + capacity.prefill_rows);
         (Self::sizes(plan, capacity).iter().sum::<usize>() + inputs) as u64 * 4
     }
 
     /// Values of hidden, outputs, projected and attended.
-    fn sizes(plan: &Plan, capacity: &CpuCapacity) -> [usize; 4] {
+    fn sizes(plan: &Plan, capacity: &Capacity) -> [usize; 4] {
         let n_rows = capacity.decode_rows + capacity.prefill_rows;
         let stacked = |ids: &[MatrixId]| -> usize { ids.iter().map(|id| plan.matrices[id.0].n_rows()).sum() };
         let outputs = plan.ops.iter().map(|op| match op {

@@ -7,9 +7,9 @@ use std::ops::Range;
 use super::attend_text::RANGE;
 use super::lower::LowerError;
 use super::packed::GROUP_WORDS;
-pub use crate::plan::batch::Capacity;
 use super::shader::Variant;
 use super::weights::{GROUP, row_bytes};
+pub use crate::plan::batch::Capacity;
 use crate::plan::{KvType, Matrix, Op, Plan, Precision};
 
 /// Rows that start a tile: decode rows are padded to this, then come prefill rows.

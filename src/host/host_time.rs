@@ -32,7 +32,7 @@ pub async fn measure(
     n_steps: usize,
     now_ms: impl Fn() -> f64,
 ) -> Result<Vec<HostTime>, GpuError> {
-    let config = engine_config(model);
+    let config = engine_config(model.plan(), model.capacity(), model.cache_blocks(), model.samples());
     let n_tokens = WARM_UP_STEPS + n_steps + 1;
     assert!(n_tokens < config.context, "{n_tokens} tokens need room");
     let mut engine = Engine::new(config);

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 
 use super::load::Loaded;
@@ -19,8 +18,8 @@ use super::{ConnectionId, Surroundings};
 use crate::engine::{self, Engine, Progress, SequenceId, Step};
 use crate::gpu::GpuError;
 use crate::gpu::timings;
-use crate::plan::batch::STEPS_IN_FLIGHT;
 use crate::plan::StepOutput;
+use crate::plan::batch::STEPS_IN_FLIGHT;
 use crate::protocol::{Event, FinishReason, ModelInfo, OpTime, Prompt, RequestId};
 use crate::text::Tokenizer;
 

@@ -9,13 +9,14 @@ use super::open::open;
 use super::pace::Pace;
 use super::request::MAX_OUTPUTS;
 use super::weights::write_weights;
+use crate::cpu::CpuError;
+use crate::cpu::model::CpuModel;
 use crate::engine::blocks::{CacheConfig, Window};
 use crate::engine::{Engine, EngineConfig};
 use crate::format::block::BlockType;
 use crate::format::checkpoint::{Checkpoint, Repack};
 use crate::format::hugging_face::HuggingFaceError;
 use crate::format::split::SplitError;
-use crate::cpu::{CpuError, CpuModel};
 use crate::gpu::layout::{Capacity, Layout};
 use crate::gpu::model::{GpuModel, readback_bytes};
 use crate::gpu::weights::device_bytes;
@@ -373,7 +374,7 @@ impl<S: Source> Described<S> {
             }
         };
         write_weights(&self.files, &self.plan, &mut model, &mut progress).await?;
-        let config = engine_config(&model);
+        let config = engine_config(model.plan(), model.capacity(), model.cache_blocks(), model.samples());
         let context = config.context;
         let kv_note = (context < self.context).then(|| {
             let whose = if model.is_on_gpu() { "the GPU's memory" } else { "memory" };
@@ -406,8 +407,12 @@ impl<S: Source> Described<S> {
 }
 
 /// What an engine has to work with on a model.
-pub fn engine_config(model: &Computer) -> EngineConfig {
-    let (plan, capacity) = (model.plan(), model.capacity());
+pub fn engine_config(
+    plan: &Plan,
+    capacity: &Capacity,
+    cache_blocks: &[usize],
+    samples_on_device: bool,
+) -> EngineConfig {
     let cache = |(cache, n_blocks): (usize, &usize)| CacheConfig {
         n_blocks: *n_blocks,
         window: plan.caches[cache].window.map(|tokens| Window {
@@ -415,7 +420,7 @@ pub fn engine_config(model: &Computer) -> EngineConfig {
             blocks: plan.window_blocks(cache, capacity.prefill_rows).expect("it has a window"),
         }),
     };
-    let caches: Vec<CacheConfig> = model.cache_blocks().iter().enumerate().map(cache).collect();
+    let caches: Vec<CacheConfig> = cache_blocks.iter().enumerate().map(cache).collect();
     // Less where memory did not suffice; a window holds a sequence of any length.
     let most = caches.iter().map(CacheConfig::max_tokens).min().expect("a plan has a cache");
     EngineConfig {
@@ -425,6 +430,6 @@ pub fn engine_config(model: &Computer) -> EngineConfig {
         max_sequences: capacity.logit_rows,
         max_waiting_of_client: MAX_OUTPUTS,
         max_logit_rows: capacity.logit_rows,
-        samples_on_device: model.samples(),
+        samples_on_device,
     }
 }

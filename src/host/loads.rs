@@ -11,11 +11,11 @@ use std::task::{Context, Poll};
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 
-use super::{ConnectionId, Surroundings};
 use super::load::{self, Described, LoadError, Loaded};
 use super::machine::Chosen;
 use super::models::Wanted;
 use super::serve::Place;
+use super::{ConnectionId, Surroundings};
 use crate::gpu::{Gpu, GpuError};
 use crate::protocol::{Event, IfFull, ModelId};
 use crate::store::Source;

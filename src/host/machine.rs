@@ -7,7 +7,8 @@ use futures_util::future::LocalBoxFuture;
 
 use super::Surroundings;
 use super::load::LoadError;
-use crate::cpu::{CpuModel, Processor};
+use crate::cpu::Processor;
+use crate::cpu::model::CpuModel;
 use crate::gpu::layout::Capacity;
 use crate::gpu::model::GpuModel;
 use crate::gpu::timings::OpTime;
@@ -218,7 +219,9 @@ impl Computer {
     pub fn read(&mut self, ticket: Ticket) -> LocalBoxFuture<'static, Result<StepOutput, GpuError>> {
         match self {
             Self::Gpu(model) => model.read(ticket).boxed_local(),
-            Self::Cpu(model) => model.read(ticket).map(|output| output.map_err(|never| match never {})).boxed_local(),
+            Self::Cpu(model) => {
+                model.read(ticket).map(|output| output.map_err(|never| match never {})).boxed_local()
+            }
         }
     }
 

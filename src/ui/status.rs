@@ -92,7 +92,9 @@ fn place(info: &ModelInfo) -> String {
 
 fn warning(info: &ModelInfo) -> Option<String> {
     match (info.device_kind, &info.device_note) {
-        (DeviceKind::Software, _) => Some("No graphics processor is in use: answers are right but slow.".into()),
+        (DeviceKind::Software, _) => {
+            Some("No graphics processor is in use: answers are right but slow.".into())
+        }
         (DeviceKind::Cpu, Some(note)) => Some(format!("The processor computes: {note}.")),
         (DeviceKind::Gpu | DeviceKind::Cpu, _) => None,
     }

@@ -116,6 +116,7 @@ fn bad_prompts_are_refused() {
     let long = "word ".repeat(2000);
     let file = |name: &str| file(name);
     let table: [(&str, &[&str], &str); 17] = [
+        ("generate", &["--prompt", "a", "--threads", "0"], "--threads must be"),
         ("generate", &["--prompt", ""], "the prompt has no tokens"),
         (
             "generate",
@@ -125,11 +126,6 @@ fn bad_prompts_are_refused() {
         ("generate", &["--prompt", "a b c d e f g h", "--context", "4"], "the context of 4 tokens"),
         ("generate", &["--prompt", "a", "--context", "513"], "it must lie between 2 and 512"),
         ("generate", &["--prompt", "a", "--context", "1"], "it must lie between 2 and 512"),
-        (
-            "generate",
-            &["--prompt", "a", "--device", "cpu"],
-            "the device cpu is not available in this build yet",
-        ),
         ("generate", &["--prompt", "a", "--precision", "half"], "--precision must be"),
         ("generate", &["--prompt", "a", "--adapter-name", "no such GPU"], "has \"no such GPU\" in its name"),
         ("generate", &["--messages", &file("messages.json")], "the model has no chat template"),

@@ -144,19 +144,16 @@ fn ids(value: &Value) -> Vec<u64> {
 
 #[test]
 fn greedy_tokens_are_those_of_the_reference() {
-    for prompt in prompts() {
+    let devices = ["gpu", "cpu"];
+    for (prompt, device) in
+        prompts().into_iter().flat_map(|prompt| devices.map(|device| (prompt.clone(), device)))
+    {
         let text = prompt["prompt"].as_str().unwrap();
-        let found = generated(&[
-            "--prompt",
-            text,
-            "--temperature",
-            "0",
-            "--max-tokens",
-            "20",
-            "--ignore-eos",
-            "--kv",
-            "f32",
-        ]);
+        let mut arguments =
+            vec!["--prompt", text, "--temperature", "0", "--max-tokens", "20", "--ignore-eos"];
+        arguments.extend(["--device", device, "--precision", "exact", "--kv", "f32"]);
+        let found = generated(&arguments);
+        assert_eq!(found["device"]["kind"] == "cpu", device == "cpu", "{}", found["device"]);
         assert_eq!(found["prompt_token_ids"], prompt["ids"], "{text:?}");
         let gaps = prompt["greedy_gap"].as_array().unwrap();
         let certain = gaps.iter().position(|gap| gap.as_f64().unwrap() < 0.01).unwrap_or(gaps.len());
@@ -362,7 +359,7 @@ fn devices_are_listed_and_chosen_by_name() {
 /// Without a driver there is no adapter.
 #[cfg(target_os = "linux")]
 #[test]
-fn without_a_gpu_a_sentence_says_so() {
+fn without_a_gpu_the_processor_answers_and_says_why() {
     let without_gpu = |arguments: &[&str]| {
         let mut command = pagelm(arguments);
         command.env("VK_DRIVER_FILES", "/nowhere.json").env("VK_ICD_FILENAMES", "/nowhere.json");
@@ -374,9 +371,18 @@ fn without_a_gpu_a_sentence_says_so() {
     let found: Value = serde_json::from_str(&info.stdout).unwrap();
     assert_eq!((&found["device"], &found["devices"]), (&Value::Null, &json!([])));
     assert!(found["device_problem"].as_str().unwrap().contains("no GPU adapter was found"));
-    let generate = without_gpu(&["generate", "--model", &model, "--prompt", "a"]);
+    let asked = ["generate", "--model", &model, "--prompt", "a", "--device"];
+    let generate = without_gpu(&[&asked[..], &["gpu"]].concat());
     assert_eq!((generate.code, generate.stdout.as_str()), (Some(1), ""));
     assert!(generate.stderr.contains("no GPU adapter was found"), "{}", generate.stderr);
+    let generate = without_gpu(&[&asked[..], &["auto", "--ignore-eos"]].concat());
+    assert_eq!(generate.code, Some(0), "{}", generate.stderr);
+    assert!(!generate.stdout.is_empty());
+    assert!(
+        generate.stderr.contains("the processor computes: no GPU adapter was found"),
+        "{}",
+        generate.stderr
+    );
     assert_eq!(without_gpu(&["tokenize", "--model", &model, "a"]).code, Some(0));
 }
 

@@ -42,7 +42,7 @@ fn surroundings() -> Surroundings {
             ENTROPY.get()
         },
         memory_bytes: || None,
-        turn: || Box::pin(yield_now()),
+        turn: || Box::pin(pagelm::host::serve::yield_now()),
         n_threads: 1,
     }
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use pagelm::engine::logprobs::TokenLogprobs;
 use pagelm::engine::{Budget, Engine, EngineConfig, Progress, SequenceId, SequenceRequest, StepId};
-use pagelm::gpu::model::GpuModel;
-use pagelm::plan::{Device as _, Ticket};
+use pagelm::host::machine::Computer;
+use pagelm::plan::Ticket;
 
 /// Numbers for a test's own choices.
 pub(crate) struct Random(pub(crate) u64);
@@ -46,20 +46,20 @@ impl Answer {
 
 /// An engine, the device that computes its steps, and what it answered.
 pub(crate) struct Crowd<'a> {
-    model: &'a mut GpuModel,
+    model: &'a mut Computer,
     pub(crate) engine: Engine,
     pub(crate) answers: BTreeMap<SequenceId, Answer>,
     in_flight: VecDeque<(StepId, Ticket)>,
 }
 
 impl<'a> Crowd<'a> {
-    pub(crate) fn new(model: &'a mut GpuModel, engine: Engine) -> Self {
+    pub(crate) fn new(model: &'a mut Computer, engine: Engine) -> Self {
         Self { model, engine, answers: BTreeMap::new(), in_flight: VecDeque::new() }
     }
 
     /// What a request is answered with by an engine of its own.
     pub(crate) async fn alone(
-        model: &'a mut GpuModel,
+        model: &'a mut Computer,
         config: &EngineConfig,
         request: SequenceRequest,
     ) -> Answer {

@@ -56,7 +56,12 @@ const OPTIONS: [OptionSpec; 51] = [
         "PATH",
         "the model: a .gguf file (of a split one any part), a Hugging Face folder, or a file in it",
     ),
-    option(Group::Model, "device", "auto|gpu|cpu", "what computes (default auto: the GPU, or the processor where there is none)"),
+    option(
+        Group::Model,
+        "device",
+        "auto|gpu|cpu",
+        "what computes (default auto: the GPU, or the processor where there is none)",
+    ),
     option(
         Group::Model,
         "precision",

@@ -24,7 +24,8 @@ impl Turns {
     fn new() -> Self {
         let channel = MessageChannel::new().expect("every worker has message channels");
         let on_message = Closure::<dyn Fn()>::new(|| {
-            let first = TURNS.with_borrow_mut(|turns| turns.as_mut().and_then(|turns| turns.waiting.pop_front()));
+            let first =
+                TURNS.with_borrow_mut(|turns| turns.as_mut().and_then(|turns| turns.waiting.pop_front()));
             // Whoever waited may have been dropped.
             first.map(|sender| sender.send(()));
         });

@@ -7,6 +7,8 @@ use std::time::Duration;
 /// An error about a local file comes at once; the machine may be busy.
 const AT_ONCE: Duration = Duration::from_secs(60);
 
+const ANSWER: Duration = Duration::from_secs(120);
+
 /// The alert is a sentence that has one of these words, and the page can still be used.
 fn explains(page: &Page, words: &[&str]) -> Result<(), String> {
     let alert = page.see_alert(AT_ONCE)?;
@@ -52,11 +54,18 @@ fn a_file_that_is_not_gguf() {
 }
 
 #[test]
-fn a_browser_without_webgpu() {
+fn a_browser_without_webgpu_answers_by_the_processor() {
     in_page("no-webgpu", Gpu::Missing, |page| {
-        if page.alerts()?.is_empty() {
-            page.start_loading()?;
+        page.load_default_model()?;
+        page.see("The processor computes: this browser offers no WebGPU", AT_ONCE)?;
+        let other = page.open_tab()?;
+        other.wait_for_model()?;
+        for tab in [page, &other] {
+            tab.ask("What is the capital of France?")?;
         }
-        explains(page, &["webgpu"])
+        [page, &other].into_iter().try_for_each(|tab| tab.see("Paris", ANSWER))?;
+        let status = page.engine_status()?;
+        assert_eq!((status.n_tabs, status.n_models, status.n_gpu_buffers), (2, 1, 0), "both share one model");
+        Ok(())
     });
 }
