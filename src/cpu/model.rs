@@ -225,8 +225,10 @@ impl Device for CpuModel {
         &mut self,
         ticket: Ticket,
     ) -> impl Future<Output = Result<StepOutput, Infallible>> + 'static + use<> {
-        let (oldest, batch) = self.submitted.pop_front().expect("a ticket is read once");
-        assert_eq!(oldest, ticket, "tickets are read in their order");
+        // Those before it were given up.
+        let at = self.submitted.iter().position(|(submitted, _)| *submitted == ticket);
+        let given_up = at.expect("a ticket is read once, in their order");
+        let (_, batch) = self.submitted.drain(..=given_up).next_back().expect("it was found");
         let (plan, parts) = (Rc::clone(&self.plan), Rc::clone(&self.parts));
         let (loaded, processor) = (Rc::clone(&self.loaded), Rc::clone(&self.processor));
         async move {
