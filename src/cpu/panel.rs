@@ -81,6 +81,14 @@ pub(super) struct Factors<V: Vectors> {
     pub(super) m: [V::Floats; 2],
 }
 
+impl<V: Vectors> Factors<V> {
+    /// The same for both halves.
+    #[inline(always)]
+    fn of_group(d: V::Floats, m: V::Floats) -> Self {
+        Self { d: [d, d], m: [m, m] }
+    }
+}
+
 impl<V: Vectors> Clone for Factors<V> {
     fn clone(&self) -> Self {
         *self
@@ -89,66 +97,34 @@ impl<V: Vectors> Clone for Factors<V> {
 
 impl<V: Vectors> Copy for Factors<V> {}
 
+/// What a code stands for.
+#[derive(Debug, Clone, Copy)]
+enum Number {
+    /// Itself.
+    Code,
+    /// Itself less an offset.
+    Less(u16),
+    /// A byte with a sign.
+    Byte,
+    /// One of a table.
+    Of(&'static [i8; 16]),
+}
+
 /// The numbers of a group's codes.
 #[inline(always)]
 pub(super) fn unpack<V: Vectors>(block_type: BlockType, group: Group<'_>, numbers: &mut [Plane; PAIRS]) {
     let planes = group.planes;
     match block_type {
-        Q4_0 => unpack_bits::<V, 4, 0>(
-            planes,
-            numbers,
-            #[inline(always)]
-            |code| V::subtract(code, 8),
-        ),
-        Q4_1 | Q4_K => unpack_bits::<V, 4, 0>(
-            planes,
-            numbers,
-            #[inline(always)]
-            |code| code,
-        ),
-        Q5_0 => unpack_bits::<V, 4, 1>(
-            planes,
-            numbers,
-            #[inline(always)]
-            |code| V::subtract(code, 16),
-        ),
-        Q5_1 | Q5_K => unpack_bits::<V, 4, 1>(
-            planes,
-            numbers,
-            #[inline(always)]
-            |code| code,
-        ),
-        Q8_0 => unpack_bits::<V, 8, 0>(planes, numbers, V::signed_bytes),
-        Q2_K => unpack_bits::<V, 2, 0>(
-            planes,
-            numbers,
-            #[inline(always)]
-            |code| code,
-        ),
-        Q3_K => unpack_bits::<V, 2, 1>(
-            planes,
-            numbers,
-            #[inline(always)]
-            |code| V::subtract(code, 4),
-        ),
-        Q6_K => unpack_bits::<V, 4, 2>(
-            planes,
-            numbers,
-            #[inline(always)]
-            |code| V::subtract(code, 32),
-        ),
-        IQ4_NL | IQ4_XS => unpack_bits::<V, 4, 0>(
-            planes,
-            numbers,
-            #[inline(always)]
-            |code| V::look_up(code, &IQ4_NUMBERS),
-        ),
-        MXFP4 => unpack_bits::<V, 4, 0>(
-            planes,
-            numbers,
-            #[inline(always)]
-            |code| V::look_up(code, &MXFP4_NUMBERS),
-        ),
+        Q4_0 => unpack_bits::<V, 4, 0>(planes, Number::Less(8), numbers),
+        Q4_1 | Q4_K => unpack_bits::<V, 4, 0>(planes, Number::Code, numbers),
+        Q5_0 => unpack_bits::<V, 4, 1>(planes, Number::Less(16), numbers),
+        Q5_1 | Q5_K => unpack_bits::<V, 4, 1>(planes, Number::Code, numbers),
+        Q8_0 => unpack_bits::<V, 8, 0>(planes, Number::Byte, numbers),
+        Q2_K => unpack_bits::<V, 2, 0>(planes, Number::Code, numbers),
+        Q3_K => unpack_bits::<V, 2, 1>(planes, Number::Less(4), numbers),
+        Q6_K => unpack_bits::<V, 4, 2>(planes, Number::Less(32), numbers),
+        IQ4_NL | IQ4_XS => unpack_bits::<V, 4, 0>(planes, Number::Of(&IQ4_NUMBERS), numbers),
+        MXFP4 => unpack_bits::<V, 4, 0>(planes, Number::Of(&MXFP4_NUMBERS), numbers),
         other => unreachable!("{other} has no codes"),
     }
 }
@@ -158,8 +134,8 @@ pub(super) fn unpack<V: Vectors>(block_type: BlockType, group: Group<'_>, number
 #[inline(always)]
 fn unpack_bits<V: Vectors, const LOW: usize, const HIGH: usize>(
     planes: &[Plane],
+    number: Number,
     numbers: &mut [Plane; PAIRS],
-    number: impl Fn(V::Words) -> V::Words,
 ) {
     let low: &[Plane; LOW] = planes[..LOW].first_chunk().expect("it is cut so");
     let high: &[Plane; HIGH] = planes[LOW..].first_chunk().expect("a group has all its planes");
@@ -171,7 +147,13 @@ fn unpack_bits<V: Vectors, const LOW: usize, const HIGH: usize>(
             let (plane, shift) = at(HIGH);
             code = V::join(code, V::bits(V::words(&high[plane]), shift, (1 << HIGH) - 1), LOW as u32);
         }
-        V::keep(number(code), numbers);
+        let number = match number {
+            Number::Code => code,
+            Number::Less(offset) => V::subtract(code, offset),
+            Number::Byte => V::signed_bytes(code),
+            Number::Of(table) => V::look_up(code, table),
+        };
+        V::keep(number, numbers);
     }
 }
 
@@ -179,13 +161,12 @@ fn unpack_bits<V: Vectors, const LOW: usize, const HIGH: usize>(
 #[inline(always)]
 pub(super) fn factors<V: Vectors>(block_type: BlockType, group: Group<'_>) -> Factors<V> {
     let (factors, bytes) = (group.factors, group.bytes);
-    let none = [V::splat(0.0); 2];
     match block_type {
-        Q4_1 | Q5_1 => Factors { d: [V::floats(&factors[0]); 2], m: [V::floats(&factors[1]); 2] },
-        Q4_K | Q5_K => Factors {
-            d: [scaled::<V>(&factors[0], &bytes[0], 1.0); 2],
-            m: [scaled::<V>(&factors[1], &bytes[1], -1.0); 2],
-        },
+        Q4_1 | Q5_1 => Factors::of_group(V::floats(&factors[0]), V::floats(&factors[1])),
+        Q4_K | Q5_K => Factors::of_group(
+            scaled::<V>(&factors[0], &bytes[0], 1.0),
+            scaled::<V>(&factors[1], &bytes[1], -1.0),
+        ),
         Q2_K => {
             let [d_lo, d_hi] = [nibbles(&bytes[0], 0), nibbles(&bytes[1], 0)];
             let [m_lo, m_hi] = [nibbles(&bytes[0], 4), nibbles(&bytes[1], 4)];
@@ -196,10 +177,10 @@ pub(super) fn factors<V: Vectors>(block_type: BlockType, group: Group<'_>) -> Fa
         }
         Q3_K | Q6_K => Factors {
             d: [scaled::<V>(&factors[0], &bytes[0], 1.0), scaled::<V>(&factors[0], &bytes[1], 1.0)],
-            m: none,
+            m: [V::splat(0.0), V::splat(0.0)],
         },
-        IQ4_XS => Factors { d: [scaled::<V>(&factors[0], &bytes[0], 1.0); 2], m: none },
-        _ => Factors { d: [V::floats(&factors[0]); 2], m: none },
+        IQ4_XS => Factors::of_group(scaled::<V>(&factors[0], &bytes[0], 1.0), V::splat(0.0)),
+        _ => Factors::of_group(V::floats(&factors[0]), V::splat(0.0)),
     }
 }
 
@@ -226,13 +207,18 @@ pub(super) fn decode<V: Vectors>(block_type: BlockType, group: Group<'_>, values
             unpack::<V>(block_type, group, &mut numbers);
             let factors = factors::<V>(block_type, group);
             let has_min = Layout::of(block_type).has_min;
-            for (pair, (numbers, values)) in numbers.iter().zip(values.as_chunks_mut::<2>().0).enumerate() {
-                let (d, m) = (factors.d[pair / 8], factors.m[pair / 8]);
+            for (pair, (numbers, [first, second])) in numbers.iter().zip(values.as_chunks_mut().0).enumerate()
+            {
+                let half = usize::from(pair >= PAIRS / 2);
+                let (d, m) = (factors.d[half], factors.m[half]);
                 let words = V::words(numbers);
-                for (number, values) in [V::of_first(words), V::of_second(words)].into_iter().zip(values) {
-                    let product = V::times(d, number);
-                    V::store(if has_min { V::plus(product, m) } else { product }, values);
-                }
+                let products = (V::times(d, V::of_first(words)), V::times(d, V::of_second(words)));
+                let (of_first, of_second) = match has_min {
+                    true => (V::plus(products.0, m), V::plus(products.1, m)),
+                    false => products,
+                };
+                V::store(of_first, first);
+                V::store(of_second, second);
             }
         }
     }
@@ -245,8 +231,9 @@ fn decode_halves<V: Vectors>(
     values: &mut [Lanes; GROUP],
     widen: impl Fn(&[u16; LANES]) -> V::Floats,
 ) {
-    let halves = planes.iter().flat_map(|plane| plane.0.as_chunks::<LANES>().0);
-    for (halves, values) in halves.zip(values) {
-        V::store(widen(halves), values);
+    for (plane, [first, second]) in planes.iter().zip(values.as_chunks_mut().0) {
+        let (lo, hi) = plane.0.split_at(LANES);
+        V::store(widen(lo.first_chunk().expect("half a plane")), first);
+        V::store(widen(hi.first_chunk().expect("half a plane")), second);
     }
 }
