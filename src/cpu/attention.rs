@@ -4,6 +4,7 @@
 //! in their order; the rows beside it only share what is read.
 
 use super::cache::Cache;
+use super::instructions::Instructions;
 use super::nonlinearity::{cap_all, exp};
 use crate::plan::Sizes;
 use crate::plan::batch::{BLOCK_TOKENS, Batch};
@@ -48,6 +49,7 @@ pub(super) struct Attention<'a> {
     pub(super) window: Option<usize>,
     pub(super) scale: f32,
     pub(super) softcap: Option<f32>,
+    pub(super) instructions: Instructions,
     /// Queries are the first of each row: (rows, q, k and v)
     pub(super) projected: &'a [f32],
 }
@@ -88,6 +90,14 @@ impl Attention<'_> {
 
     /// What the heads that share a KV head gather for a tile's rows: `attended` is (rows, heads that share, head_dim).
     pub(super) fn attend(&self, tile: Tile, kv_head: usize, attended: &mut [f32]) {
+        self.instructions.run(
+            #[inline(always)]
+            || self.attend_here(tile, kv_head, attended),
+        );
+    }
+
+    #[inline(always)]
+    fn attend_here(&self, tile: Tile, kv_head: usize, attended: &mut [f32]) {
         let (head_dim, n_queries) = (self.sizes.head_dim, tile.n_rows * self.group());
         let mut room = vec![0.0; BLOCK_TOKENS * head_dim];
         let mut scores = vec![0.0; n_queries * RANGE];
@@ -109,6 +119,7 @@ impl Attention<'_> {
     }
 
     /// What a tile's queries gather of a range.
+    #[inline(always)]
     fn gather(
         &self,
         tile: Tile,
@@ -154,6 +165,7 @@ impl Attention<'_> {
     }
 
     /// Scores of a block's positions, at their places in the range.
+    #[inline(always)]
     fn score(&self, tile: Tile, kv_head: usize, block: usize, keys: &[f32], scores: &mut [f32]) {
         let (start, group) = (block * BLOCK_TOKENS, self.group());
         for row in 0..tile.n_rows {
@@ -173,6 +185,7 @@ impl Attention<'_> {
     }
 
     /// Adds a block's values by their weights.
+    #[inline(always)]
     fn add_values(&self, tile: Tile, block: usize, values: &[f32], weights: &[f32], sums: &mut [f32]) {
         let (start, head_dim, group) = (block * BLOCK_TOKENS, self.sizes.head_dim, self.group());
         for row in 0..tile.n_rows {
@@ -205,11 +218,14 @@ impl Gathered {
     }
 
     /// Makes a query's scores, of whole blocks, its weights. What is no number stays none.
+    #[inline(always)]
     fn weigh(&mut self, query: usize, scores: &mut [f32]) {
-        let blocks = || scores.as_chunks::<BLOCK_TOKENS>().0;
         let mut most = [f32::NEG_INFINITY; BLOCK_TOKENS];
-        for block in blocks() {
-            most.iter_mut().zip(block).for_each(|(most, score)| *most = most.max(*score));
+        for block in scores.as_chunks::<BLOCK_TOKENS>().0 {
+            // Not `f32::max`, which takes longer to do the same with what is no number.
+            most.iter_mut()
+                .zip(block)
+                .for_each(|(most, score)| *most = if score > most { *score } else { *most });
         }
         let greatest = most.into_iter().fold(f32::NEG_INFINITY, f32::max);
         let mut lanes = [0f32; BLOCK_TOKENS];
@@ -224,6 +240,7 @@ impl Gathered {
     }
 
     /// Adds what was gathered of later positions.
+    #[inline(always)]
     fn merge(&mut self, later: &Self, head_dim: usize) {
         for (query, sums) in self.sums.chunks_exact_mut(head_dim).enumerate() {
             let (own, other) = (self.greatest[query], later.greatest[query]);

@@ -107,11 +107,13 @@ impl Cache {
     }
 
     /// Keys of a unit: (head_dim, slots). What is widened for it goes to `room`.
+    #[inline(always)]
     pub(super) fn keys<'a>(&'a self, unit: usize, room: &'a mut [f32]) -> &'a [f32] {
         self.half(unit, Half::Keys, room)
     }
 
     /// Values of a unit: (slots, head_dim).
+    #[inline(always)]
     pub(super) fn values<'a>(&'a self, unit: usize, room: &'a mut [f32]) -> &'a [f32] {
         self.half(unit, Half::Values, room)
     }

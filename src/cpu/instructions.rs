@@ -58,6 +58,18 @@ impl Instructions {
         }
     }
 
+    /// Does work whose loops the compiler vectorizes with these instructions, as far as they are inlined.
+    #[inline(always)]
+    pub(super) fn run<T>(self, work: impl FnOnce() -> T) -> T {
+        match self.0 {
+            Kind::Baseline => work(),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2 => x86::run_avx2(work),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512 => x86::run_avx512(work),
+        }
+    }
+
     pub(super) fn multiply(
         self,
         weights: Weights<'_>,

@@ -35,6 +35,7 @@ fn tanh(x: f32) -> f32 {
 }
 
 /// cap · tanh(x / cap), where there is a cap.
+#[inline(always)]
 pub(super) fn cap_all(values: &mut [f32], softcap: Option<f32>) {
     if let Some(cap) = softcap {
         let inverse = 1.0 / cap;
@@ -53,11 +54,12 @@ fn gelu_tanh(x: f32) -> f32 {
     x / (1.0 + exp(-1.595_769_1 * (x + 0.044_715 * x * x * x)))
 }
 
-/// The function of each value and its bias.
-pub(super) fn apply_all(nonlinearity: Nonlinearity, values: &mut [f32], bias: f32) {
+/// The function of each value.
+#[inline(always)]
+pub(super) fn apply_all(nonlinearity: Nonlinearity, values: &mut [f32]) {
     match nonlinearity {
-        Nonlinearity::Silu => values.iter_mut().for_each(|value| *value = silu(*value + bias)),
-        Nonlinearity::GeluTanh => values.iter_mut().for_each(|value| *value = gelu_tanh(*value + bias)),
+        Nonlinearity::Silu => values.iter_mut().for_each(|value| *value = silu(*value)),
+        Nonlinearity::GeluTanh => values.iter_mut().for_each(|value| *value = gelu_tanh(*value)),
     }
 }
 

@@ -57,6 +57,34 @@ pub(super) fn multiply_avx512(
     unsafe { compiled(weights, rows, inputs, outputs) }
 }
 
+/// Does work compiled for AVX2, as far as it is inlined.
+///
+/// # Panics
+/// Without AVX2 and F16C.
+pub(super) fn run_avx2<T>(work: impl FnOnce() -> T) -> T {
+    #[target_feature(enable = "avx2,f16c")]
+    fn compiled<T>(work: impl FnOnce() -> T) -> T {
+        work()
+    }
+    assert!(has_avx2(), "instructions are chosen among those that there are");
+    // SAFETY: the processor has them.
+    unsafe { compiled(work) }
+}
+
+/// Does work compiled for AVX-512, as far as it is inlined.
+///
+/// # Panics
+/// Without AVX-512 and VNNI.
+pub(super) fn run_avx512<T>(work: impl FnOnce() -> T) -> T {
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+    fn compiled<T>(work: impl FnOnce() -> T) -> T {
+        work()
+    }
+    assert!(has_avx512(), "instructions are chosen among those that there are");
+    // SAFETY: the processor has them.
+    unsafe { compiled(work) }
+}
+
 struct Avx2;
 
 /// Both halves of the lanes.
