@@ -268,6 +268,27 @@ fn a_row_alone_has_the_bits_that_it_has_in_a_crowd() {
     }
 }
 
+/// So that a page answers with the tokens that the native program has: one hash (FNV-1a) for every machine.
+#[test]
+fn every_machine_computes_the_same_bits() {
+    for instructions in Instructions::available() {
+        let mut random = Random::new(12);
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        for block_type in DECODED {
+            let case = Case::new(block_type, 19, columns_of(block_type, 96), &mut random);
+            let rows = [activations(case.n_columns, &mut random), activations(case.n_columns, &mut random)];
+            let matrix = case.matrix().with_instructions(instructions);
+            for precision in PRECISIONS {
+                let outputs = multiply(&matrix, 0..19, &inputs(&rows, case.n_columns, precision));
+                for byte in bits(&outputs).into_iter().flat_map(u32::to_le_bytes) {
+                    hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+                }
+            }
+        }
+        assert_eq!(hash, 0x934b_347a_f68a_679c, "{}: {hash:#018x}", instructions.name());
+    }
+}
+
 #[test]
 fn rows_decode_to_the_values_of_the_file() {
     let mut random = Random::new(8);

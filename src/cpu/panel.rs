@@ -81,6 +81,14 @@ pub(super) struct Factors<V: Vectors> {
     pub(super) m: [V::Floats; 2],
 }
 
+impl<V: Vectors> Factors<V> {
+    /// The same for both halves.
+    #[inline(always)]
+    fn of_group(d: V::Floats, m: V::Floats) -> Self {
+        Self { d: [d, d], m: [m, m] }
+    }
+}
+
 impl<V: Vectors> Clone for Factors<V> {
     fn clone(&self) -> Self {
         *self
@@ -179,13 +187,12 @@ fn unpack_bits<V: Vectors, const LOW: usize, const HIGH: usize>(
 #[inline(always)]
 pub(super) fn factors<V: Vectors>(block_type: BlockType, group: Group<'_>) -> Factors<V> {
     let (factors, bytes) = (group.factors, group.bytes);
-    let none = [V::splat(0.0); 2];
     match block_type {
-        Q4_1 | Q5_1 => Factors { d: [V::floats(&factors[0]); 2], m: [V::floats(&factors[1]); 2] },
-        Q4_K | Q5_K => Factors {
-            d: [scaled::<V>(&factors[0], &bytes[0], 1.0); 2],
-            m: [scaled::<V>(&factors[1], &bytes[1], -1.0); 2],
-        },
+        Q4_1 | Q5_1 => Factors::of_group(V::floats(&factors[0]), V::floats(&factors[1])),
+        Q4_K | Q5_K => Factors::of_group(
+            scaled::<V>(&factors[0], &bytes[0], 1.0),
+            scaled::<V>(&factors[1], &bytes[1], -1.0),
+        ),
         Q2_K => {
             let [d_lo, d_hi] = [nibbles(&bytes[0], 0), nibbles(&bytes[1], 0)];
             let [m_lo, m_hi] = [nibbles(&bytes[0], 4), nibbles(&bytes[1], 4)];
@@ -196,10 +203,10 @@ pub(super) fn factors<V: Vectors>(block_type: BlockType, group: Group<'_>) -> Fa
         }
         Q3_K | Q6_K => Factors {
             d: [scaled::<V>(&factors[0], &bytes[0], 1.0), scaled::<V>(&factors[0], &bytes[1], 1.0)],
-            m: none,
+            m: [V::splat(0.0), V::splat(0.0)],
         },
-        IQ4_XS => Factors { d: [scaled::<V>(&factors[0], &bytes[0], 1.0); 2], m: none },
-        _ => Factors { d: [V::floats(&factors[0]); 2], m: none },
+        IQ4_XS => Factors::of_group(scaled::<V>(&factors[0], &bytes[0], 1.0), V::splat(0.0)),
+        _ => Factors::of_group(V::floats(&factors[0]), V::splat(0.0)),
     }
 }
 
@@ -226,13 +233,18 @@ pub(super) fn decode<V: Vectors>(block_type: BlockType, group: Group<'_>, values
             unpack::<V>(block_type, group, &mut numbers);
             let factors = factors::<V>(block_type, group);
             let has_min = Layout::of(block_type).has_min;
-            for (pair, (numbers, values)) in numbers.iter().zip(values.as_chunks_mut::<2>().0).enumerate() {
-                let (d, m) = (factors.d[pair / 8], factors.m[pair / 8]);
+            for (pair, (numbers, [first, second])) in numbers.iter().zip(values.as_chunks_mut().0).enumerate()
+            {
+                let half = usize::from(pair >= PAIRS / 2);
+                let (d, m) = (factors.d[half], factors.m[half]);
                 let words = V::words(numbers);
-                for (number, values) in [V::of_first(words), V::of_second(words)].into_iter().zip(values) {
-                    let product = V::times(d, number);
-                    V::store(if has_min { V::plus(product, m) } else { product }, values);
-                }
+                let products = (V::times(d, V::of_first(words)), V::times(d, V::of_second(words)));
+                let (of_first, of_second) = match has_min {
+                    true => (V::plus(products.0, m), V::plus(products.1, m)),
+                    false => products,
+                };
+                V::store(of_first, first);
+                V::store(of_second, second);
             }
         }
     }
@@ -245,8 +257,9 @@ fn decode_halves<V: Vectors>(
     values: &mut [Lanes; GROUP],
     widen: impl Fn(&[u16; LANES]) -> V::Floats,
 ) {
-    let halves = planes.iter().flat_map(|plane| plane.0.as_chunks::<LANES>().0);
-    for (halves, values) in halves.zip(values) {
-        V::store(widen(halves), values);
+    for (plane, [first, second]) in planes.iter().zip(values.as_chunks_mut().0) {
+        let (lo, hi) = plane.0.split_at(LANES);
+        V::store(widen(lo.first_chunk().expect("half a plane")), first);
+        V::store(widen(hi.first_chunk().expect("half a plane")), second);
     }
 }

@@ -148,6 +148,18 @@ fn scaled<V: Vectors>(
     }
 }
 
+/// What row r of a tile starts with.
+#[inline(always)]
+fn none<V: Vectors, const R: usize>() -> V::Sums {
+    V::no_sums()
+}
+
+/// What row r of a tile starts with.
+#[inline(always)]
+fn zero<V: Vectors, const R: usize>() -> V::Floats {
+    V::splat(0.0)
+}
+
 /// Tiles of so many rows of inputs, written out: builds for size unroll no loop, and sums must stay in registers. Each
 /// returns its rows.
 macro_rules! tiles {
@@ -164,7 +176,7 @@ macro_rules! tiles {
             let sums: &mut [Lanes; $n] = sums.first_chunk_mut().expect("the tile was chosen to fit");
             let (lo, hi) = match layout.has_halves {
                 true => ($dots::<V>(numbers, rows, 0..PAIRS / 2), $dots::<V>(numbers, rows, PAIRS / 2..PAIRS)),
-                false => ($dots::<V>(numbers, rows, 0..PAIRS), [V::no_sums(); $n]),
+                false => ($dots::<V>(numbers, rows, 0..PAIRS), [$(none::<V, $r>()),*]),
             };
             $(
                 let sum = V::plus(V::floats(&sums[$r]), scaled::<V>(factors, layout, rows[$r], [lo[$r], hi[$r]]));
@@ -179,7 +191,7 @@ macro_rules! tiles {
             rows: [&PackedGroup; $n],
             pairs: Range<usize>,
         ) -> [V::Sums; $n] {
-            let mut dots = [V::no_sums(); $n];
+            let mut dots = [$(none::<V, $r>()),*];
             for pair in pairs {
                 let words = V::words(&numbers[pair]);
                 $(dots[$r] = V::add_products(dots[$r], words, rows[$r].q[pair]);)*
@@ -196,7 +208,7 @@ macro_rules! tiles {
         ) -> usize {
             let rows: [&[f32; GROUP]; $n] = [$(row($r)),*];
             let sums: &mut [Lanes; $n] = sums.first_chunk_mut().expect("the tile was chosen to fit");
-            let mut of_group = [V::splat(0.0); $n];
+            let mut of_group = [$(zero::<V, $r>()),*];
             for (column, values) in values.iter().enumerate() {
                 let values = V::floats(values);
                 $(of_group[$r] = V::plus(of_group[$r], V::times(values, V::splat(rows[$r][column])));)*

@@ -13,6 +13,12 @@ use super::vectors::{LANES, Lanes, Plane, Vectors};
 /// WebAssembly with `simd128`.
 pub(super) struct Simd128;
 
+/// Written out, as all here: in a build for size `[vector; 4]` is a loop through memory.
+#[inline(always)]
+fn four(vector: v128) -> [v128; 4] {
+    [vector, vector, vector, vector]
+}
+
 #[inline(always)]
 fn each<A: Copy, B>(a: [A; 4], f: impl Fn(A) -> B) -> [B; 4] {
     [f(a[0]), f(a[1]), f(a[2]), f(a[3])]
@@ -102,7 +108,7 @@ impl Vectors for Simd128 {
 
     #[inline(always)]
     fn no_sums() -> Self::Sums {
-        [i32x4_splat(0); 4]
+        four(i32x4_splat(0))
     }
 
     #[inline(always)]
@@ -206,7 +212,7 @@ impl Vectors for Simd128 {
 
     #[inline(always)]
     fn splat(value: f32) -> Self::Floats {
-        [f32x4_splat(value); 4]
+        four(f32x4_splat(value))
     }
 
     #[inline(always)]
