@@ -11,7 +11,7 @@ use super::inputs::Inputs;
 use super::instructions::Instructions;
 use super::matrix::{CpuMatrix, PANEL_ROWS};
 use super::model::CpuCapacity;
-use super::nonlinearity::{apply_all, cap_all};
+use super::nonlinearity::{Apply, cap_all};
 use super::norms::norm_row;
 use super::parts::{Part, Rows};
 use super::rotary::Angles;
@@ -363,10 +363,7 @@ impl Walk<'_> {
             if let Some(bias) = bias {
                 add_to_rows(gates, n_rows, &bias[first..]);
             }
-            instructions.run(
-                #[inline(always)]
-                || apply_all(nonlinearity, gates),
-            );
+            instructions.run(Apply(nonlinearity, &mut *gates));
             if !is_gated {
                 return;
             }
