@@ -2,12 +2,18 @@
 #![cfg(feature = "native")]
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+#[path = "support/folders.rs"]
+mod folders;
 #[path = "support/gguf_writer.rs"]
 mod gguf_writer;
+#[path = "support/memory_source.rs"]
+mod memory_source;
 #[path = "support/random_model.rs"]
 mod random_model;
 #[path = "support/reference.rs"]
 mod reference;
+#[path = "support/safetensors.rs"]
+mod safetensors;
 #[path = "support/shapes.rs"]
 mod shapes;
 
@@ -17,11 +23,14 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
+use folders::Folder;
 use pagelm::cpu::Processor;
 use pagelm::cpu::model::{CpuCapacity, CpuModel};
 use pagelm::format::block::BlockType;
+use pagelm::host::open::open;
+use pagelm::model::config::Config;
 use pagelm::plan::batch::{Batch, RowKind};
-use pagelm::plan::{Device as _, KvType, Precision};
+use pagelm::plan::{Device as _, KvType, MatrixId, Precision, VectorId};
 use pollster::block_on;
 use random_model::{RandomModel, Shape};
 use shapes::{LENGTHS, LONG_SHAPES, NEAR_TIE_BOUND, SHAPES, blocks, bound_of, check, long_blocks, steps};
@@ -217,6 +226,70 @@ fn long_contexts_agree_with_plain_loops_alone_and_in_a_crowd() {
             check(&what, own, &expected.logits[row], bound_of(shape.kv));
             let alone = logits_of(&mut model, &decode(row..row + 1));
             assert_eq!(bits(&alone), bits(own), "{what}");
+        }
+    }
+}
+
+/// A folder's model, as the host brings it to a device.
+async fn load_folder(folder: &Folder, kv: KvType) -> CpuModel {
+    let files = open(folder.sources()).await.unwrap();
+    let config = Config::new(&files.checkpoint).unwrap();
+    let plan = pagelm::model::plan(&files.checkpoint, &config, kv, 512).unwrap();
+    let capacity = CpuCapacity { context: 512, ..CAPACITY };
+    let model = CpuModel::new(plan, capacity, 512, processor(2)).unwrap();
+    let tensor = |name: &str| files.checkpoint.tensor(name).unwrap();
+    for (i, vector) in model.plan().vectors.iter().enumerate() {
+        let mut values = Vec::new();
+        for part in &vector.parts {
+            values.append(&mut files.read_f32s(tensor(&part.tensor)).await.unwrap());
+        }
+        model.write_vector(VectorId(i), &values);
+    }
+    for (i, rotary) in model.plan().rotaries.iter().enumerate() {
+        match &rotary.divisors {
+            None => model.write_rotary(i, None),
+            Some(name) => model.write_rotary(i, Some(&files.read_f32s(tensor(name)).await.unwrap())),
+        }
+    }
+    for (i, matrix) in model.plan().matrices.iter().enumerate() {
+        let mut first_row = 0;
+        for part in &matrix.parts {
+            let rows = files.read_rows(tensor(&part.tensor), 0, part.n_rows as u64).await.unwrap();
+            model.write_rows(MatrixId(i), first_row, &rows);
+            first_row += part.n_rows;
+        }
+    }
+    model
+}
+
+/// Every model of tests/fixtures, within the bounds of DESIGN.md, by rows of either kind.
+#[test]
+fn logits_are_those_of_transformers() {
+    for folder in folders::FOLDERS {
+        for (kv, bound) in [(KvType::F32, 1e-4), (KvType::F16, 3e-3), (KvType::Q8, 6e-2)] {
+            let mut model = block_on(load_folder(&folder, kv));
+            let vocab_size = model.plan().sizes.vocab_size;
+            let n_caches = model.cache_blocks().len();
+            let table: Vec<u32> = (0..16).map(|i| i * 7 % 16).collect();
+            for (i, prompt) in folder.prompts().iter().enumerate() {
+                let expected = folder.logits(i, vocab_size);
+                for (kind, chunk) in [(RowKind::Prefill, 64), (RowKind::Decode, 1)] {
+                    for (n, tokens) in prompt.ids.chunks(chunk).enumerate() {
+                        let mut batch = Batch::default();
+                        let at = batch.push_sequence(vec![table.clone(); n_caches]);
+                        for (j, token) in tokens.iter().enumerate() {
+                            batch.push_row(kind, at, *token, (n * chunk + j) as u32, true);
+                        }
+                        let logits = logits_of(&mut model, &batch);
+                        for (j, row) in logits.chunks(vocab_size).enumerate() {
+                            let wide: Vec<f64> =
+                                expected[n * chunk + j].iter().map(|logit| f64::from(*logit)).collect();
+                            let label = format!("{}, prompt {i}, {kv:?}, {kind:?}, {n}", folder.name);
+                            check(&label, row, &wide, bound);
+                        }
+                    }
+                }
+            }
         }
     }
 }

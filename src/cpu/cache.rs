@@ -134,9 +134,14 @@ impl Cache {
         let scales = &scales[start / self.head_dim..];
         let codes = codes[start..].as_chunks::<LANES>().0;
         for (i, (wide, codes)) in wide.iter_mut().zip(codes).enumerate() {
-            // A slot ends within lanes where heads are no whole lanes.
-            let scale = Lanes(std::array::from_fn(|lane| scales[(i * LANES + lane) / self.head_dim]));
-            V::store(V::times(V::of_bytes(codes), V::floats(&scale)), wide);
+            let scale = |lane: usize| scales[(i * LANES + lane) / self.head_dim];
+            let scale = if self.head_dim.is_multiple_of(LANES) {
+                V::splat(scale(0))
+            } else {
+                // A slot ends within the lanes.
+                V::floats(&Lanes(std::array::from_fn(scale)))
+            };
+            V::store(V::times(V::of_bytes(codes), scale), wide);
         }
     }
 
