@@ -79,9 +79,9 @@ impl Attention<'_> {
     }
 
     /// Products that a tile's attention for one KV head takes, about.
-    pub(super) fn work(&self, tile: Tile) -> usize {
+    pub(super) fn work(&self, tile: Tile) -> u64 {
         let seen = self.seen(tile.first_row, 0, usize::MAX).len() + tile.n_rows;
-        tile.n_rows * seen * self.group() * self.sizes.head_dim * 2
+        (tile.n_rows * seen) as u64 * (self.group() * self.sizes.head_dim * 2) as u64
     }
 
     fn query(&self, row: usize, head: usize) -> &[f32] {

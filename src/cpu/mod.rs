@@ -87,7 +87,7 @@ const PIECE_MS: f64 = 8.0;
 /// Products of the first piece, and the fewest and most of one.
 const FIRST_WORK: usize = 1 << 20;
 const LEAST_WORK: usize = 1 << 18;
-const MOST_WORK: usize = 1 << 32;
+const MOST_WORK: usize = 1 << 30;
 
 /// What gives the host a turn.
 pub type Turn = Rc<dyn Fn() -> Pin<Box<dyn Future<Output = ()>>>>;

@@ -57,7 +57,7 @@ fn silu(x: f32) -> f32 {
 /// 0.5 · x · (1 + tanh u) is x / (1 + exp(−2u)).
 #[inline(always)]
 fn gelu_tanh(x: f32) -> f32 {
-    x / (1.0 + exp(-1.595_769_1 * (x + 0.044_715 * x * x * x)))
+    x / (1.0 + exp(-1.595_769_2 * (x + 0.044_715 * x * x * x)))
 }
 
 /// The function of each value.

@@ -129,7 +129,7 @@ impl Walk<'_> {
             let end = n_items.min(self.step.done + affordable);
             if self.step.done < end {
                 self.compute(part, self.step.done..end);
-                spent += (end - self.step.done) * item_work;
+                spent = item_work.saturating_mul(end - self.step.done).saturating_add(spent);
             }
             self.step.done = end;
             if end == n_items {
@@ -154,8 +154,9 @@ impl Walk<'_> {
             Part::Attend { layer, scale, softcap } => {
                 let attention = self.attention(*layer, *scale, *softcap);
                 let n_tiles = self.step.tiles.len();
-                let work: usize = self.step.tiles.iter().map(|tile| attention.work(*tile)).sum();
-                (n_tiles * self.plan.sizes.n_kv_heads, work / n_tiles.max(1), self.threads.n_threads())
+                let work: u64 = self.step.tiles.iter().map(|tile| attention.work(*tile)).sum();
+                let work = usize::try_from(work / n_tiles.max(1) as u64).unwrap_or(usize::MAX);
+                (n_tiles * self.plan.sizes.n_kv_heads, work, self.threads.n_threads())
             }
             Part::Logits { .. } => (1, self.plan.sizes.vocab_size * n_inputs * 4, 1),
             Part::Activate { .. } => (1, self.plan.sizes.mlp_width * n_inputs * 8, 1),
