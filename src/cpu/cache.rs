@@ -5,6 +5,7 @@
 
 use std::collections::TryReserveError;
 
+use super::vectors::{LANES, Lanes, Vectors};
 use crate::format::half::f16_from_f32;
 use crate::plan::batch::BLOCK_TOKENS;
 use crate::plan::{KvType, Plan};
@@ -106,78 +107,58 @@ impl Cache {
         }
     }
 
-    /// Keys of a unit: (head_dim, slots). What is widened for it goes to `room`.
-    pub(super) fn keys<'a>(&'a self, unit: usize, room: &'a mut [f32]) -> &'a [f32] {
-        self.half(unit, Half::Keys, room)
+    /// Widens the keys of a unit: (head_dim, slots)
+    #[inline(always)]
+    pub(super) fn keys<V: Vectors>(&self, unit: usize, wide: &mut [Lanes]) {
+        let Values::Q8 { codes, scales } = &self.values else {
+            return self.floats::<V>(unit, Half::Keys, wide);
+        };
+        let start = self.half_start(unit, Half::Keys);
+        let scales = scales[start / self.head_dim..].first_chunk::<BLOCK_TOKENS>().expect("one a slot");
+        let scales =
+            [Lanes(std::array::from_fn(|i| scales[i])), Lanes(std::array::from_fn(|i| scales[LANES + i]))];
+        let codes = codes[start..].as_chunks::<LANES>().0;
+        for (wide, codes) in wide.as_chunks_mut::<2>().0.iter_mut().zip(codes.as_chunks::<2>().0) {
+            V::store(V::times(V::of_bytes(&codes[0]), V::floats(&scales[0])), &mut wide[0]);
+            V::store(V::times(V::of_bytes(&codes[1]), V::floats(&scales[1])), &mut wide[1]);
+        }
     }
 
-    /// Values of a unit: (slots, head_dim).
-    pub(super) fn values<'a>(&'a self, unit: usize, room: &'a mut [f32]) -> &'a [f32] {
-        self.half(unit, Half::Values, room)
+    /// Widens the values of a unit: (slots, head_dim)
+    #[inline(always)]
+    pub(super) fn values<V: Vectors>(&self, unit: usize, wide: &mut [Lanes]) {
+        let Values::Q8 { codes, scales } = &self.values else {
+            return self.floats::<V>(unit, Half::Values, wide);
+        };
+        let start = self.half_start(unit, Half::Values);
+        let scales = &scales[start / self.head_dim..];
+        let codes = codes[start..].as_chunks::<LANES>().0;
+        for (i, (wide, codes)) in wide.iter_mut().zip(codes).enumerate() {
+            let scale = |lane: usize| scales[(i * LANES + lane) / self.head_dim];
+            let scale = if self.head_dim.is_multiple_of(LANES) {
+                V::splat(scale(0))
+            } else {
+                // A slot ends within the lanes.
+                V::floats(&Lanes(std::array::from_fn(scale)))
+            };
+            V::store(V::times(V::of_bytes(codes), scale), wide);
+        }
     }
 
     #[inline(always)]
-    fn half<'a>(&'a self, unit: usize, half: Half, room: &'a mut [f32]) -> &'a [f32] {
+    fn floats<V: Vectors>(&self, unit: usize, half: Half, wide: &mut [Lanes]) {
         let start = self.half_start(unit, half);
-        let len = BLOCK_TOKENS * self.head_dim;
         match &self.values {
-            Values::F32(values) => return &values[start..start + len],
+            Values::F32(values) => {
+                let values = values[start..].as_chunks::<LANES>().0;
+                wide.iter_mut().zip(values).for_each(|(wide, values)| wide.0 = *values);
+            }
             Values::F16(values) => {
-                for (wide, bits) in room.iter_mut().zip(&values[start..start + len]) {
-                    *wide = widened(*bits);
+                for (wide, halves) in wide.iter_mut().zip(values[start..].as_chunks::<LANES>().0) {
+                    V::store(V::of_f16(halves), wide);
                 }
             }
-            Values::Q8 { codes, scales } => {
-                let codes = &codes[start..start + len];
-                let scales = &scales[start / self.head_dim..][..BLOCK_TOKENS];
-                match half {
-                    Half::Keys => {
-                        let rows = room.chunks_exact_mut(BLOCK_TOKENS).zip(codes.chunks_exact(BLOCK_TOKENS));
-                        for (wide, codes) in rows {
-                            for ((wide, code), scale) in wide.iter_mut().zip(codes).zip(scales) {
-                                *wide = f32::from(*code) * scale;
-                            }
-                        }
-                    }
-                    Half::Values => {
-                        let rows =
-                            room.chunks_exact_mut(self.head_dim).zip(codes.chunks_exact(self.head_dim));
-                        for ((wide, codes), scale) in rows.zip(scales) {
-                            wide.iter_mut()
-                                .zip(codes)
-                                .for_each(|(wide, code)| *wide = f32::from(*code) * scale);
-                        }
-                    }
-                }
-            }
-        }
-        &room[..len]
-    }
-}
-
-/// The value of an f16, as `format::half` has it but without a branch, so that loops are vectorized.
-#[inline(always)]
-fn widened(bits: u16) -> f32 {
-    let magnitude = u32::from(bits & 0x7fff) << 13;
-    // The exponent's bias grows from 15 to 127, also of subnormals, whose product is exact.
-    let finite = (f32::from_bits(magnitude) * f32::from_bits((127 + 112) << 23)).to_bits();
-    let wide = if magnitude >= 0x7c00 << 13 { magnitude | 0x7f80_0000 } else { finite };
-    f32::from_bits(wide | u32::from(bits & 0x8000) << 16)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::format::half::f32_from_f16;
-
-    #[test]
-    fn every_f16_is_widened_right() {
-        for bits in 0..=u16::MAX {
-            let (got, expected) = (widened(bits), f32_from_f16(bits));
-            assert!(
-                got.to_bits() == expected.to_bits() || (got.is_nan() && expected.is_nan()),
-                "{bits:#06x}"
-            );
+            Values::Q8 { .. } => unreachable!("these have scales"),
         }
     }
 }

@@ -8,10 +8,17 @@ use super::inputs::Inputs;
 use super::products::{Weights, multiply};
 #[cfg(not(target_feature = "simd128"))]
 use super::vectors::Plain as Baseline;
+use super::vectors::Vectors;
 #[cfg(target_feature = "simd128")]
 use super::wasm::Simd128 as Baseline;
 #[cfg(target_arch = "x86_64")]
 use super::x86;
+
+/// Loops that any set of instructions may run. All that they call is inlined, or it is not compiled for the set.
+pub(super) trait Loops {
+    /// Runs them.
+    fn run<V: Vectors>(self);
+}
 
 /// A set of instructions that this processor has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +62,17 @@ impl Instructions {
             Kind::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512 => "avx512-vnni",
+        }
+    }
+
+    /// Runs loops with these instructions.
+    pub(super) fn run(self, loops: impl Loops) {
+        match self.0 {
+            Kind::Baseline => loops.run::<Baseline>(),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2 => x86::run_avx2(loops),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512 => x86::run_avx512(loops),
         }
     }
 

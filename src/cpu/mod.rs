@@ -87,7 +87,7 @@ const PIECE_MS: f64 = 8.0;
 /// Products of the first piece, and the fewest and most of one.
 const FIRST_WORK: usize = 1 << 20;
 const LEAST_WORK: usize = 1 << 18;
-const MOST_WORK: usize = 1 << 32;
+const MOST_WORK: usize = 1 << 30;
 
 /// What gives the host a turn.
 pub type Turn = Rc<dyn Fn() -> Pin<Box<dyn Future<Output = ()>>>>;
@@ -99,6 +99,7 @@ pub type Clock = Rc<dyn Fn() -> f64>;
 pub struct Processor {
     name: String,
     threads: Threads,
+    instructions: Instructions,
     turn: Turn,
     now_ms: Clock,
     /// When the host had its last turn.
@@ -122,10 +123,11 @@ impl Processor {
         let threads = Threads::new(n_threads).map_err(|reason| CpuError::Threads { n_threads, reason })?;
         let n_threads = threads.n_threads();
         let plural = if n_threads == 1 { "" } else { "s" };
+        let instructions = Instructions::best();
         let model = model_name().unwrap_or_else(|| std::env::consts::ARCH.to_owned());
-        let name = format!("{model}, {n_threads} thread{plural}, {}", Instructions::best().name());
+        let name = format!("{model}, {n_threads} thread{plural}, {}", instructions.name());
         let turned_ms = Cell::new(now_ms());
-        Ok(Self { name, threads, turn, now_ms, turned_ms, work: Cell::new(FIRST_WORK) })
+        Ok(Self { name, threads, instructions, turn, now_ms, turned_ms, work: Cell::new(FIRST_WORK) })
     }
 
     /// What people are told of it: `AMD EPYC 9B14, 2 threads, avx512-vnni`.

@@ -243,7 +243,11 @@ impl Device for CpuModel {
                     assert_eq!(*computing, Some(ticket), "a step is awaited, or dropped, before the next");
                     let (weights, threads) = (&*weights, &processor.threads);
                     let (plan, parts, step) = (&*plan, &*parts, &mut step);
-                    threads.run(|| Walk { plan, parts, weights, cache, scratch, step, threads }.advance(work))
+                    let instructions = processor.instructions;
+                    threads.run(|| {
+                        Walk { plan, parts, weights, cache, scratch, step, threads, instructions }
+                            .advance(work)
+                    })
                 });
                 if is_done {
                     return Ok(StepOutput { logits: std::mem::take(&mut step.logits), sampled: Vec::new() });

@@ -3,6 +3,8 @@
 //! Invariant: no call of the platform's own functions: the bits are the same on every processor, and what is no number
 //! stays none.
 
+use super::instructions::Loops;
+use super::vectors::{LANES, Vectors};
 use crate::plan::Nonlinearity;
 
 /// e to the power of x, within two places of its last bit; 0 where f32 would have it subnormal.
@@ -35,10 +37,15 @@ fn tanh(x: f32) -> f32 {
 }
 
 /// cap · tanh(x / cap), where there is a cap.
+#[inline(always)]
 pub(super) fn cap_all(values: &mut [f32], softcap: Option<f32>) {
     if let Some(cap) = softcap {
         let inverse = 1.0 / cap;
-        values.iter_mut().for_each(|value| *value = cap * tanh(*value * inverse));
+        each(
+            values,
+            #[inline(always)]
+            |value| cap * tanh(value * inverse),
+        );
     }
 }
 
@@ -50,14 +57,34 @@ fn silu(x: f32) -> f32 {
 /// 0.5 · x · (1 + tanh u) is x / (1 + exp(−2u)).
 #[inline(always)]
 fn gelu_tanh(x: f32) -> f32 {
-    x / (1.0 + exp(-1.595_769_1 * (x + 0.044_715 * x * x * x)))
+    x / (1.0 + exp(-1.595_769_2 * (x + 0.044_715 * x * x * x)))
 }
 
-/// The function of each value and its bias.
-pub(super) fn apply_all(nonlinearity: Nonlinearity, values: &mut [f32], bias: f32) {
-    match nonlinearity {
-        Nonlinearity::Silu => values.iter_mut().for_each(|value| *value = silu(*value + bias)),
-        Nonlinearity::GeluTanh => values.iter_mut().for_each(|value| *value = gelu_tanh(*value + bias)),
+/// The function of each value.
+#[derive(Debug)]
+pub(super) struct Apply<'a>(pub(super) Nonlinearity, pub(super) &'a mut [f32]);
+
+impl Loops for Apply<'_> {
+    #[inline(always)]
+    fn run<V: Vectors>(self) {
+        match self.0 {
+            Nonlinearity::Silu => each(self.1, silu),
+            Nonlinearity::GeluTanh => each(self.1, gelu_tanh),
+        }
+    }
+}
+
+/// Calls a function with each value; a vector of them at a time, also in builds for size.
+#[inline(always)]
+fn each(values: &mut [f32], function: impl Fn(f32) -> f32) {
+    let (vectors, rest) = values.as_chunks_mut::<LANES>();
+    for vector in vectors {
+        for value in vector {
+            *value = function(*value);
+        }
+    }
+    for value in rest {
+        *value = function(*value);
     }
 }
 

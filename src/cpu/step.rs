@@ -8,8 +8,9 @@ use std::ops::Range;
 use super::attention::{Attention, Tile, tiles};
 use super::cache::{Cache, zeros};
 use super::inputs::Inputs;
+use super::instructions::Instructions;
 use super::matrix::{CpuMatrix, PANEL_ROWS};
-use super::nonlinearity::{apply_all, cap_all};
+use super::nonlinearity::{Apply, cap_all};
 use super::norms::norm_row;
 use super::parts::{Part, Rows};
 use super::rotary::Angles;
@@ -110,6 +111,7 @@ pub(super) struct Walk<'a> {
     pub(super) scratch: &'a mut Scratch,
     pub(super) step: &'a mut Step,
     pub(super) threads: &'a Threads,
+    pub(super) instructions: Instructions,
 }
 
 /// Products that a thread should have at once: fewer cost more to hand over than to compute.
@@ -126,7 +128,7 @@ impl Walk<'_> {
             let end = n_items.min(self.step.done + affordable);
             if self.step.done < end {
                 self.compute(part, self.step.done..end);
-                spent += (end - self.step.done) * item_work;
+                spent = item_work.saturating_mul(end - self.step.done).saturating_add(spent);
             }
             self.step.done = end;
             if end == n_items {
@@ -151,8 +153,9 @@ impl Walk<'_> {
             Part::Attend { layer, scale, softcap } => {
                 let attention = self.attention(*layer, *scale, *softcap);
                 let n_tiles = self.step.tiles.len();
-                let work: usize = self.step.tiles.iter().map(|tile| attention.work(*tile)).sum();
-                (n_tiles * self.plan.sizes.n_kv_heads, work / n_tiles.max(1), self.threads.n_threads())
+                let work: u64 = self.step.tiles.iter().map(|tile| attention.work(*tile)).sum();
+                let work = usize::try_from(work / n_tiles.max(1) as u64).unwrap_or(usize::MAX);
+                (n_tiles * self.plan.sizes.n_kv_heads, work, self.threads.n_threads())
             }
             Part::Logits { .. } => (1, self.plan.sizes.vocab_size * n_inputs * 4, 1),
             Part::Activate { .. } => (1, self.plan.sizes.mlp_width * n_inputs * 8, 1),
@@ -307,6 +310,7 @@ impl Walk<'_> {
             window: self.plan.caches[cache_idx].window,
             scale,
             softcap,
+            instructions: self.instructions,
             projected: &self.scratch.projected,
         }
     }
@@ -351,17 +355,26 @@ impl Walk<'_> {
     fn activate(&mut self, bias: Option<VectorId>, nonlinearity: Nonlinearity, is_gated: bool) {
         let (n_rows, mlp_width) = (self.n_rows(), self.plan.sizes.mlp_width);
         let bias = bias.map(|id| &self.weights.vectors[id.0][..]);
-        let bias_of = |i: usize| bias.map_or(0.0, |bias| bias[i]);
         let (gates, ups) = self.scratch.outputs.split_at_mut(mlp_width * n_rows);
         let chunk = (WORK_OF_CHUNK / 8 / n_rows.max(1)).max(1);
+        let instructions = self.instructions;
         self.threads.chunks(gates, chunk * n_rows, |i, gates| {
-            for (j, gates) in gates.chunks_exact_mut(n_rows).enumerate() {
-                let output = i * chunk + j;
-                apply_all(nonlinearity, gates, bias_of(output));
-                if is_gated {
-                    let bias = bias_of(mlp_width + output);
-                    let ups = &ups[output * n_rows..][..n_rows];
-                    gates.iter_mut().zip(ups).for_each(|(gate, up)| *gate *= up + bias);
+            let first = i * chunk;
+            if let Some(bias) = bias {
+                add_to_rows(gates, n_rows, &bias[first..]);
+            }
+            instructions.run(Apply(nonlinearity, &mut *gates));
+            if !is_gated {
+                return;
+            }
+            let ups = &ups[first * n_rows..][..gates.len()];
+            match bias {
+                None => gates.iter_mut().zip(ups).for_each(|(gate, up)| *gate *= up),
+                Some(bias) => {
+                    let rows = gates.chunks_exact_mut(n_rows).zip(ups.chunks_exact(n_rows));
+                    for ((gates, ups), bias) in rows.zip(&bias[mlp_width + first..]) {
+                        gates.iter_mut().zip(ups).for_each(|(gate, up)| *gate *= up + bias);
+                    }
                 }
             }
         });
@@ -406,6 +419,13 @@ impl Walk<'_> {
             logits[row * vocab_size + first..][..values.len()].copy_from_slice(values);
         });
         self.threads.chunks(logits, WORK_OF_CHUNK / 4, |_, logits| cap_all(logits, softcap));
+    }
+}
+
+/// Adds to each output (outputs, rows) its bias.
+fn add_to_rows(outputs: &mut [f32], n_rows: usize, bias: &[f32]) {
+    for (outputs, bias) in outputs.chunks_exact_mut(n_rows).zip(bias) {
+        outputs.iter_mut().for_each(|value| *value += bias);
     }
 }
 

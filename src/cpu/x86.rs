@@ -11,6 +11,7 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 use super::inputs::Inputs;
+use super::instructions::Loops;
 use super::products::{Weights, multiply};
 use super::vectors::{LANES, Lanes, Plane, Vectors};
 
@@ -55,6 +56,34 @@ pub(super) fn multiply_avx512(
     assert!(has_avx512(), "instructions are chosen among those that there are");
     // SAFETY: the processor has them.
     unsafe { compiled(weights, rows, inputs, outputs) }
+}
+
+/// Runs loops compiled for AVX2.
+///
+/// # Panics
+/// Without AVX2 and F16C.
+pub(super) fn run_avx2(loops: impl Loops) {
+    #[target_feature(enable = "avx2,f16c")]
+    fn compiled(loops: impl Loops) {
+        loops.run::<Avx2>();
+    }
+    assert!(has_avx2(), "instructions are chosen among those that there are");
+    // SAFETY: the processor has them.
+    unsafe { compiled(loops) }
+}
+
+/// Runs loops compiled for AVX-512.
+///
+/// # Panics
+/// Without AVX-512 and VNNI.
+pub(super) fn run_avx512(loops: impl Loops) {
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+    fn compiled(loops: impl Loops) {
+        loops.run::<Avx512>();
+    }
+    assert!(has_avx512(), "instructions are chosen among those that there are");
+    // SAFETY: the processor has them.
+    unsafe { compiled(loops) }
 }
 
 struct Avx2;
