@@ -97,66 +97,34 @@ impl<V: Vectors> Clone for Factors<V> {
 
 impl<V: Vectors> Copy for Factors<V> {}
 
+/// What a code stands for.
+#[derive(Debug, Clone, Copy)]
+enum Number {
+    /// Itself.
+    Code,
+    /// Itself less an offset.
+    Less(u16),
+    /// A byte with a sign.
+    Byte,
+    /// One of a table.
+    Of(&'static [i8; 16]),
+}
+
 /// The numbers of a group's codes.
 #[inline(always)]
 pub(super) fn unpack<V: Vectors>(block_type: BlockType, group: Group<'_>, numbers: &mut [Plane; PAIRS]) {
     let planes = group.planes;
     match block_type {
-        Q4_0 => unpack_bits::<V, 4, 0>(
-            planes,
-            numbers,
-            #[inline(always)]
-            |code| V::subtract(code, 8),
-        ),
-        Q4_1 | Q4_K => unpack_bits::<V, 4, 0>(
-            planes,
-            numbers,
-            #[inline(always)]
-            |code| code,
-        ),
-        Q5_0 => unpack_bits::<V, 4, 1>(
-            planes,
-            numbers,
-            #[inline(always)]
-            |code| V::subtract(code, 16),
-        ),
-        Q5_1 | Q5_K => unpack_bits::<V, 4, 1>(
-            planes,
-            numbers,
-            #[inline(always)]
-            |code| code,
-        ),
-        Q8_0 => unpack_bits::<V, 8, 0>(planes, numbers, V::signed_bytes),
-        Q2_K => unpack_bits::<V, 2, 0>(
-            planes,
-            numbers,
-            #[inline(always)]
-            |code| code,
-        ),
-        Q3_K => unpack_bits::<V, 2, 1>(
-            planes,
-            numbers,
-            #[inline(always)]
-            |code| V::subtract(code, 4),
-        ),
-        Q6_K => unpack_bits::<V, 4, 2>(
-            planes,
-            numbers,
-            #[inline(always)]
-            |code| V::subtract(code, 32),
-        ),
-        IQ4_NL | IQ4_XS => unpack_bits::<V, 4, 0>(
-            planes,
-            numbers,
-            #[inline(always)]
-            |code| V::look_up(code, &IQ4_NUMBERS),
-        ),
-        MXFP4 => unpack_bits::<V, 4, 0>(
-            planes,
-            numbers,
-            #[inline(always)]
-            |code| V::look_up(code, &MXFP4_NUMBERS),
-        ),
+        Q4_0 => unpack_bits::<V, 4, 0>(planes, Number::Less(8), numbers),
+        Q4_1 | Q4_K => unpack_bits::<V, 4, 0>(planes, Number::Code, numbers),
+        Q5_0 => unpack_bits::<V, 4, 1>(planes, Number::Less(16), numbers),
+        Q5_1 | Q5_K => unpack_bits::<V, 4, 1>(planes, Number::Code, numbers),
+        Q8_0 => unpack_bits::<V, 8, 0>(planes, Number::Byte, numbers),
+        Q2_K => unpack_bits::<V, 2, 0>(planes, Number::Code, numbers),
+        Q3_K => unpack_bits::<V, 2, 1>(planes, Number::Less(4), numbers),
+        Q6_K => unpack_bits::<V, 4, 2>(planes, Number::Less(32), numbers),
+        IQ4_NL | IQ4_XS => unpack_bits::<V, 4, 0>(planes, Number::Of(&IQ4_NUMBERS), numbers),
+        MXFP4 => unpack_bits::<V, 4, 0>(planes, Number::Of(&MXFP4_NUMBERS), numbers),
         other => unreachable!("{other} has no codes"),
     }
 }
@@ -166,8 +134,8 @@ pub(super) fn unpack<V: Vectors>(block_type: BlockType, group: Group<'_>, number
 #[inline(always)]
 fn unpack_bits<V: Vectors, const LOW: usize, const HIGH: usize>(
     planes: &[Plane],
+    number: Number,
     numbers: &mut [Plane; PAIRS],
-    number: impl Fn(V::Words) -> V::Words,
 ) {
     let low: &[Plane; LOW] = planes[..LOW].first_chunk().expect("it is cut so");
     let high: &[Plane; HIGH] = planes[LOW..].first_chunk().expect("a group has all its planes");
@@ -179,7 +147,13 @@ fn unpack_bits<V: Vectors, const LOW: usize, const HIGH: usize>(
             let (plane, shift) = at(HIGH);
             code = V::join(code, V::bits(V::words(&high[plane]), shift, (1 << HIGH) - 1), LOW as u32);
         }
-        V::keep(number(code), numbers);
+        let number = match number {
+            Number::Code => code,
+            Number::Less(offset) => V::subtract(code, offset),
+            Number::Byte => V::signed_bytes(code),
+            Number::Of(table) => V::look_up(code, table),
+        };
+        V::keep(number, numbers);
     }
 }
 

@@ -27,7 +27,7 @@ impl<'a> Weights<'a> {
     #[inline(always)]
     pub(super) fn group(&self, layout: &Layout, panel: usize, group: usize) -> Group<'a> {
         let i = panel * self.n_groups + group;
-        let span = (panel * self.n_groups + group) / layout.span;
+        let span = i / layout.span;
         Group {
             planes: &self.planes[i * layout.planes..][..layout.planes],
             factors: &self.factors[span * layout.factors..][..layout.factors],

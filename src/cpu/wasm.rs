@@ -13,20 +13,16 @@ use super::vectors::{LANES, Lanes, Plane, Vectors};
 /// WebAssembly with `simd128`.
 pub(super) struct Simd128;
 
-/// Written out, as all here: in a build for size `[vector; 4]` is a loop through memory.
-#[inline(always)]
-fn four(vector: v128) -> [v128; 4] {
-    [vector, vector, vector, vector]
-}
-
-#[inline(always)]
-fn each<A: Copy, B>(a: [A; 4], f: impl Fn(A) -> B) -> [B; 4] {
-    [f(a[0]), f(a[1]), f(a[2]), f(a[3])]
-}
-
-#[inline(always)]
-fn each_of<A: Copy, B: Copy, C>(a: [A; 4], b: [B; 4], f: impl Fn(A, B) -> C) -> [C; 4] {
-    [f(a[0], b[0]), f(a[1], b[1]), f(a[2], b[2]), f(a[3], b[3])]
+/// An expression for each of the four. Written out, as all here: built for size, loops over four vectors go through memory.
+macro_rules! each {
+    (|$($vectors:ident),+| $expression:expr) => {
+        [
+            { $(let $vectors = $vectors[0];)+ $expression },
+            { $(let $vectors = $vectors[1];)+ $expression },
+            { $(let $vectors = $vectors[2];)+ $expression },
+            { $(let $vectors = $vectors[3];)+ $expression },
+        ]
+    };
 }
 
 impl Vectors for Simd128 {
@@ -37,73 +33,41 @@ impl Vectors for Simd128 {
 
     #[inline(always)]
     fn words(plane: &Plane) -> Self::Words {
-        let start = plane.0.as_ptr().cast::<v128>();
         // SAFETY: a plane is four vectors.
-        each(
-            [0, 1, 2, 3],
-            #[inline(always)]
-            |i| unsafe { v128_load(start.add(i)) },
-        )
+        unsafe { read(plane.0.as_ptr().cast()) }
     }
 
     #[inline(always)]
     fn keep(words: Self::Words, plane: &mut Plane) {
-        let start = plane.0.as_mut_ptr().cast::<v128>();
         // SAFETY: a plane is four vectors.
-        each_of(
-            [0, 1, 2, 3],
-            words,
-            #[inline(always)]
-            |i, words| unsafe { v128_store(start.add(i), words) },
-        );
+        unsafe { write(words, plane.0.as_mut_ptr().cast()) }
     }
 
     #[inline(always)]
     fn bits(words: Self::Words, shift: u32, mask: u16) -> Self::Words {
-        each(
-            words,
-            #[inline(always)]
-            |words| v128_and(u16x8_shr(words, shift), u16x8_splat(mask)),
-        )
+        each!(|words| v128_and(u16x8_shr(words, shift), u16x8_splat(mask)))
     }
 
     #[inline(always)]
     fn join(words: Self::Words, higher: Self::Words, shift: u32) -> Self::Words {
-        each_of(
-            words,
-            higher,
-            #[inline(always)]
-            |words, higher| v128_or(words, u16x8_shl(higher, shift)),
-        )
+        each!(|words, higher| v128_or(words, u16x8_shl(higher, shift)))
     }
 
     #[inline(always)]
     fn subtract(words: Self::Words, offset: u16) -> Self::Words {
-        each(
-            words,
-            #[inline(always)]
-            |words| u16x8_sub(words, u16x8_splat(offset)),
-        )
+        each!(|words| u16x8_sub(words, u16x8_splat(offset)))
     }
 
     #[inline(always)]
     fn signed_bytes(words: Self::Words) -> Self::Words {
-        each(
-            words,
-            #[inline(always)]
-            |words| i16x8_shr(i16x8_shl(words, 8), 8),
-        )
+        each!(|words| i16x8_shr(i16x8_shl(words, 8), 8))
     }
 
     #[inline(always)]
     fn look_up(words: Self::Words, table: &[i8; 16]) -> Self::Words {
         // SAFETY: a table is one vector.
         let table = unsafe { v128_load(table.as_ptr().cast()) };
-        Self::signed_bytes(each(
-            words,
-            #[inline(always)]
-            |words| i8x16_swizzle(table, words),
-        ))
+        Self::signed_bytes(each!(|words| i8x16_swizzle(table, words)))
     }
 
     #[inline(always)]
@@ -114,39 +78,22 @@ impl Vectors for Simd128 {
     #[inline(always)]
     fn add_products(sums: Self::Sums, words: Self::Words, pair: i32) -> Self::Sums {
         let pair = i32x4_splat(pair);
-        each_of(
-            sums,
-            words,
-            #[inline(always)]
-            |sums, words| i32x4_add(sums, i32x4_dot_i16x8(words, pair)),
-        )
+        each!(|sums, words| i32x4_add(sums, i32x4_dot_i16x8(words, pair)))
     }
 
     #[inline(always)]
     fn of_sums(sums: Self::Sums) -> Self::Floats {
-        each(
-            sums,
-            #[inline(always)]
-            |sums| f32x4_convert_i32x4(sums),
-        )
+        each!(|sums| f32x4_convert_i32x4(sums))
     }
 
     #[inline(always)]
     fn of_first(words: Self::Words) -> Self::Floats {
-        Self::of_sums(each(
-            words,
-            #[inline(always)]
-            |words| i32x4_shr(i32x4_shl(words, 16), 16),
-        ))
+        each!(|words| f32x4_convert_i32x4(i32x4_shr(i32x4_shl(words, 16), 16)))
     }
 
     #[inline(always)]
     fn of_second(words: Self::Words) -> Self::Floats {
-        Self::of_sums(each(
-            words,
-            #[inline(always)]
-            |words| i32x4_shr(words, 16),
-        ))
+        each!(|words| f32x4_convert_i32x4(i32x4_shr(words, 16)))
     }
 
     #[inline(always)]
@@ -164,50 +111,33 @@ impl Vectors for Simd128 {
 
     #[inline(always)]
     fn of_f16(halves: &[u16; LANES]) -> Self::Floats {
-        each(
-            wide(halves),
-            #[inline(always)]
-            |half| {
-                let magnitude = i32x4_shl(v128_and(half, i32x4_splat(0x7fff)), 13);
-                // The exponent's bias grows by 112; this also makes subnormals normal.
-                let number = f32x4_mul(magnitude, f32x4_splat(f32::from_bits((112 + 127) << 23)));
-                let is_none = i32x4_ge(magnitude, i32x4_splat(0x7c00 << 13));
-                let sign = i32x4_shl(v128_and(half, i32x4_splat(0x8000)), 16);
-                v128_or(v128_or(number, sign), v128_and(is_none, i32x4_splat(0x7f80_0000)))
-            },
-        )
+        let halves = wide(halves);
+        each!(|halves| {
+            let magnitude = i32x4_shl(v128_and(halves, i32x4_splat(0x7fff)), 13);
+            // The exponent's bias grows by 112; this also makes subnormals normal.
+            let number = f32x4_mul(magnitude, f32x4_splat(f32::from_bits((112 + 127) << 23)));
+            let is_none = i32x4_ge(magnitude, i32x4_splat(0x7c00 << 13));
+            let sign = i32x4_shl(v128_and(halves, i32x4_splat(0x8000)), 16);
+            v128_or(v128_or(number, sign), v128_and(is_none, i32x4_splat(0x7f80_0000)))
+        })
     }
 
     #[inline(always)]
     fn of_bf16(halves: &[u16; LANES]) -> Self::Floats {
-        each(
-            wide(halves),
-            #[inline(always)]
-            |half| i32x4_shl(half, 16),
-        )
+        let halves = wide(halves);
+        each!(|halves| i32x4_shl(halves, 16))
     }
 
     #[inline(always)]
     fn floats(lanes: &Lanes) -> Self::Floats {
-        let start = lanes.0.as_ptr().cast::<v128>();
         // SAFETY: lanes are four vectors.
-        each(
-            [0, 1, 2, 3],
-            #[inline(always)]
-            |i| unsafe { v128_load(start.add(i)) },
-        )
+        unsafe { read(lanes.0.as_ptr().cast()) }
     }
 
     #[inline(always)]
     fn store(floats: Self::Floats, lanes: &mut Lanes) {
-        let start = lanes.0.as_mut_ptr().cast::<v128>();
         // SAFETY: lanes are four vectors.
-        each_of(
-            [0, 1, 2, 3],
-            floats,
-            #[inline(always)]
-            |i, floats| unsafe { v128_store(start.add(i), floats) },
-        );
+        unsafe { write(floats, lanes.0.as_mut_ptr().cast()) }
     }
 
     #[inline(always)]
@@ -217,22 +147,38 @@ impl Vectors for Simd128 {
 
     #[inline(always)]
     fn plus(a: Self::Floats, b: Self::Floats) -> Self::Floats {
-        each_of(
-            a,
-            b,
-            #[inline(always)]
-            |a, b| f32x4_add(a, b),
-        )
+        each!(|a, b| f32x4_add(a, b))
     }
 
     #[inline(always)]
     fn times(a: Self::Floats, b: Self::Floats) -> Self::Floats {
-        each_of(
-            a,
-            b,
-            #[inline(always)]
-            |a, b| f32x4_mul(a, b),
-        )
+        each!(|a, b| f32x4_mul(a, b))
+    }
+}
+
+#[inline(always)]
+fn four(vector: v128) -> [v128; 4] {
+    [vector, vector, vector, vector]
+}
+
+/// # Safety
+/// Four vectors are there.
+#[inline(always)]
+unsafe fn read(start: *const v128) -> [v128; 4] {
+    // SAFETY: the caller's.
+    unsafe { [v128_load(start), v128_load(start.add(1)), v128_load(start.add(2)), v128_load(start.add(3))] }
+}
+
+/// # Safety
+/// There is room for four vectors.
+#[inline(always)]
+unsafe fn write(vectors: [v128; 4], start: *mut v128) {
+    // SAFETY: the caller's.
+    unsafe {
+        v128_store(start, vectors[0]);
+        v128_store(start.add(1), vectors[1]);
+        v128_store(start.add(2), vectors[2]);
+        v128_store(start.add(3), vectors[3]);
     }
 }
 

@@ -88,15 +88,17 @@ pub(super) fn run_avx512(loops: impl Loops) {
 
 struct Avx2;
 
-/// Both halves of the lanes.
-#[inline(always)]
-fn both<A: Copy, B>(a: [A; 2], f: impl Fn(A) -> B) -> [B; 2] {
-    [f(a[0]), f(a[1])]
-}
-
-#[inline(always)]
-fn both_of<A: Copy, B: Copy, C>(a: [A; 2], b: [B; 2], f: impl Fn(A, B) -> C) -> [C; 2] {
-    [f(a[0], b[0]), f(a[1], b[1])]
+/// An expression for the first and the last eight lanes.
+macro_rules! both {
+    (|$($halves:ident),+| $expression:expr) => {
+        // SAFETY: as at the top.
+        unsafe {
+            [
+                { $(let $halves = $halves[0];)+ $expression },
+                { $(let $halves = $halves[1];)+ $expression },
+            ]
+        }
+    };
 }
 
 impl Vectors for Avx2 {
@@ -107,221 +109,142 @@ impl Vectors for Avx2 {
 
     #[inline(always)]
     fn words(plane: &Plane) -> Self::Words {
-        let [lo, hi] = halves(&plane.0);
-        // SAFETY: a half is 32 bytes.
-        both(
-            [lo, hi],
-            #[inline(always)]
-            |half: &[u16; LANES]| unsafe { _mm256_loadu_si256(half.as_ptr().cast()) },
-        )
+        let halves = halves(&plane.0);
+        both!(|halves| _mm256_loadu_si256(halves.as_ptr().cast()))
     }
 
     #[inline(always)]
     fn keep(words: Self::Words, plane: &mut Plane) {
-        let (lo, hi) = plane.0.split_at_mut(LANES);
-        // SAFETY: a half is 32 bytes.
+        let start: *mut __m256i = plane.0.as_mut_ptr().cast();
+        // SAFETY: a plane is two vectors.
         unsafe {
-            _mm256_storeu_si256(lo.as_mut_ptr().cast(), words[0]);
-            _mm256_storeu_si256(hi.as_mut_ptr().cast(), words[1]);
+            _mm256_storeu_si256(start, words[0]);
+            _mm256_storeu_si256(start.add(1), words[1]);
         }
     }
 
     #[inline(always)]
     fn bits(words: Self::Words, shift: u32, mask: u16) -> Self::Words {
-        // SAFETY: as above.
-        both(
-            words,
-            #[inline(always)]
-            |words| unsafe {
-                let shifted = _mm256_srl_epi16(words, _mm_cvtsi32_si128(shift as i32));
-                _mm256_and_si256(shifted, _mm256_set1_epi16(mask as i16))
-            },
-        )
+        both!(|words| {
+            let shifted = _mm256_srl_epi16(words, _mm_cvtsi32_si128(shift as i32));
+            _mm256_and_si256(shifted, _mm256_set1_epi16(mask as i16))
+        })
     }
 
     #[inline(always)]
     fn join(words: Self::Words, higher: Self::Words, shift: u32) -> Self::Words {
-        // SAFETY: as above.
-        both_of(
+        both!(|words, higher| _mm256_or_si256(
             words,
-            higher,
-            #[inline(always)]
-            |words, higher| unsafe {
-                _mm256_or_si256(words, _mm256_sll_epi16(higher, _mm_cvtsi32_si128(shift as i32)))
-            },
-        )
+            _mm256_sll_epi16(higher, _mm_cvtsi32_si128(shift as i32))
+        ))
     }
 
     #[inline(always)]
     fn subtract(words: Self::Words, offset: u16) -> Self::Words {
-        // SAFETY: as above.
-        both(
-            words,
-            #[inline(always)]
-            |words| unsafe { _mm256_sub_epi16(words, _mm256_set1_epi16(offset as i16)) },
-        )
+        both!(|words| _mm256_sub_epi16(words, _mm256_set1_epi16(offset as i16)))
     }
 
     #[inline(always)]
     fn signed_bytes(words: Self::Words) -> Self::Words {
-        // SAFETY: as above.
-        both(
-            words,
-            #[inline(always)]
-            |words| unsafe { _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(words)) },
-        )
+        both!(|words| _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(words)))
     }
 
     #[inline(always)]
     fn look_up(words: Self::Words, table: &[i8; 16]) -> Self::Words {
-        // SAFETY: as above; a table is 16 bytes.
-        let found = both(
-            words,
-            #[inline(always)]
-            |words| unsafe {
-                let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
-                _mm256_shuffle_epi8(table, words)
-            },
-        );
-        Self::signed_bytes(found)
+        Self::signed_bytes(both!(|words| {
+            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+            _mm256_shuffle_epi8(table, words)
+        }))
     }
 
     #[inline(always)]
     fn no_sums() -> Self::Sums {
-        // SAFETY: as above.
+        // SAFETY: as at the top.
         [unsafe { _mm256_setzero_si256() }; 2]
     }
 
     #[inline(always)]
     fn add_products(sums: Self::Sums, words: Self::Words, pair: i32) -> Self::Sums {
-        // SAFETY: as above.
-        both_of(
-            sums,
-            words,
-            #[inline(always)]
-            |sums, words| unsafe {
-                _mm256_add_epi32(sums, _mm256_madd_epi16(words, _mm256_set1_epi32(pair)))
-            },
-        )
+        both!(|sums, words| _mm256_add_epi32(sums, _mm256_madd_epi16(words, _mm256_set1_epi32(pair))))
     }
 
     #[inline(always)]
     fn of_sums(sums: Self::Sums) -> Self::Floats {
-        // SAFETY: as above.
-        both(
-            sums,
-            #[inline(always)]
-            |sums| unsafe { _mm256_cvtepi32_ps(sums) },
-        )
+        both!(|sums| _mm256_cvtepi32_ps(sums))
     }
 
     #[inline(always)]
     fn of_first(words: Self::Words) -> Self::Floats {
-        // SAFETY: as above.
-        Self::of_sums(both(
-            words,
-            #[inline(always)]
-            |words| unsafe { _mm256_srai_epi32::<16>(_mm256_slli_epi32::<16>(words)) },
-        ))
+        both!(|words| _mm256_cvtepi32_ps(_mm256_srai_epi32::<16>(_mm256_slli_epi32::<16>(words))))
     }
 
     #[inline(always)]
     fn of_second(words: Self::Words) -> Self::Floats {
-        // SAFETY: as above.
-        Self::of_sums(both(
-            words,
-            #[inline(always)]
-            |words| unsafe { _mm256_srai_epi32::<16>(words) },
-        ))
+        both!(|words| _mm256_cvtepi32_ps(_mm256_srai_epi32::<16>(words)))
     }
 
     #[inline(always)]
     fn of_bytes(bytes: &[i8; LANES]) -> Self::Floats {
-        // SAFETY: as above; there are 16 bytes.
-        let bytes = unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) };
-        // SAFETY: as above.
-        let sums = unsafe { [_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128::<8>(bytes))] };
-        Self::of_sums(sums)
+        // SAFETY: as at the top; there are 16 bytes.
+        let bytes = unsafe {
+            let bytes = _mm_loadu_si128(bytes.as_ptr().cast());
+            [bytes, _mm_srli_si128::<8>(bytes)]
+        };
+        both!(|bytes| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)))
     }
 
     #[inline(always)]
-    fn of_f16(halves: &[u16; LANES]) -> Self::Floats {
-        let (lo, hi) = halves.split_at(LANES / 2);
-        both(
-            [lo, hi],
-            #[inline(always)]
-            // SAFETY: as above; a half is 16 bytes.
-            |halves: &[u16]| unsafe { _mm256_cvtph_ps(_mm_loadu_si128(halves.as_ptr().cast())) },
-        )
+    fn of_f16(bits: &[u16; LANES]) -> Self::Floats {
+        let halves = halves(bits);
+        both!(|halves| _mm256_cvtph_ps(_mm_loadu_si128(halves.as_ptr().cast())))
     }
 
     #[inline(always)]
-    fn of_bf16(halves: &[u16; LANES]) -> Self::Floats {
-        let (lo, hi) = halves.split_at(LANES / 2);
-        both(
-            [lo, hi],
-            #[inline(always)]
-            // SAFETY: as above; a half is 16 bytes.
-            |halves: &[u16]| unsafe {
-                let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(halves.as_ptr().cast()));
-                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits))
-            },
-        )
+    fn of_bf16(bits: &[u16; LANES]) -> Self::Floats {
+        let halves = halves(bits);
+        both!(|halves| {
+            let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(halves.as_ptr().cast()));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits))
+        })
     }
 
     #[inline(always)]
     fn floats(lanes: &Lanes) -> Self::Floats {
-        let (lo, hi) = lanes.0.split_at(LANES / 2);
-        // SAFETY: a half is 32 bytes.
-        both(
-            [lo, hi],
-            #[inline(always)]
-            |half: &[f32]| unsafe { _mm256_loadu_ps(half.as_ptr()) },
-        )
+        let halves = halves(&lanes.0);
+        both!(|halves| _mm256_loadu_ps(halves.as_ptr()))
     }
 
     #[inline(always)]
     fn store(floats: Self::Floats, lanes: &mut Lanes) {
-        let (lo, hi) = lanes.0.split_at_mut(LANES / 2);
-        // SAFETY: a half is 32 bytes.
+        let start = lanes.0.as_mut_ptr();
+        // SAFETY: lanes are two vectors of eight.
         unsafe {
-            _mm256_storeu_ps(lo.as_mut_ptr(), floats[0]);
-            _mm256_storeu_ps(hi.as_mut_ptr(), floats[1]);
+            _mm256_storeu_ps(start, floats[0]);
+            _mm256_storeu_ps(start.add(8), floats[1]);
         }
     }
 
     #[inline(always)]
     fn splat(value: f32) -> Self::Floats {
-        // SAFETY: as above.
+        // SAFETY: as at the top.
         [unsafe { _mm256_set1_ps(value) }; 2]
     }
 
     #[inline(always)]
     fn plus(a: Self::Floats, b: Self::Floats) -> Self::Floats {
-        // SAFETY: as above.
-        both_of(
-            a,
-            b,
-            #[inline(always)]
-            |a, b| unsafe { _mm256_add_ps(a, b) },
-        )
+        both!(|a, b| _mm256_add_ps(a, b))
     }
 
     #[inline(always)]
     fn times(a: Self::Floats, b: Self::Floats) -> Self::Floats {
-        // SAFETY: as above.
-        both_of(
-            a,
-            b,
-            #[inline(always)]
-            |a, b| unsafe { _mm256_mul_ps(a, b) },
-        )
+        both!(|a, b| _mm256_mul_ps(a, b))
     }
 }
 
-fn halves(words: &[u16; 2 * LANES]) -> [&[u16; LANES]; 2] {
-    let (lo, hi) = words.as_chunks().0.split_at(1);
-    [&lo[0], &hi[0]]
+#[inline(always)]
+fn halves<T>(all: &[T]) -> [&[T]; 2] {
+    let (first, last) = all.split_at(all.len() / 2);
+    [first, last]
 }
 
 struct Avx512;
@@ -346,7 +269,7 @@ impl Vectors for Avx512 {
 
     #[inline(always)]
     fn bits(words: Self::Words, shift: u32, mask: u16) -> Self::Words {
-        // SAFETY: as above.
+        // SAFETY: as at the top.
         unsafe {
             let shifted = _mm512_srl_epi16(words, _mm_cvtsi32_si128(shift as i32));
             _mm512_and_si512(shifted, _mm512_set1_epi16(mask as i16))
@@ -355,25 +278,25 @@ impl Vectors for Avx512 {
 
     #[inline(always)]
     fn join(words: Self::Words, higher: Self::Words, shift: u32) -> Self::Words {
-        // SAFETY: as above.
+        // SAFETY: as at the top.
         unsafe { _mm512_or_si512(words, _mm512_sll_epi16(higher, _mm_cvtsi32_si128(shift as i32))) }
     }
 
     #[inline(always)]
     fn subtract(words: Self::Words, offset: u16) -> Self::Words {
-        // SAFETY: as above.
+        // SAFETY: as at the top.
         unsafe { _mm512_sub_epi16(words, _mm512_set1_epi16(offset as i16)) }
     }
 
     #[inline(always)]
     fn signed_bytes(words: Self::Words) -> Self::Words {
-        // SAFETY: as above.
+        // SAFETY: as at the top.
         unsafe { _mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(words)) }
     }
 
     #[inline(always)]
     fn look_up(words: Self::Words, table: &[i8; 16]) -> Self::Words {
-        // SAFETY: as above; a table is 16 bytes.
+        // SAFETY: as at the top; a table is 16 bytes.
         Self::signed_bytes(unsafe {
             let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
             _mm512_shuffle_epi8(table, words)
@@ -382,49 +305,49 @@ impl Vectors for Avx512 {
 
     #[inline(always)]
     fn no_sums() -> Self::Sums {
-        // SAFETY: as above.
+        // SAFETY: as at the top.
         unsafe { _mm512_setzero_si512() }
     }
 
     #[inline(always)]
     fn add_products(sums: Self::Sums, words: Self::Words, pair: i32) -> Self::Sums {
-        // SAFETY: as above.
+        // SAFETY: as at the top.
         unsafe { _mm512_dpwssd_epi32(sums, words, _mm512_set1_epi32(pair)) }
     }
 
     #[inline(always)]
     fn of_sums(sums: Self::Sums) -> Self::Floats {
-        // SAFETY: as above.
+        // SAFETY: as at the top.
         unsafe { _mm512_cvtepi32_ps(sums) }
     }
 
     #[inline(always)]
     fn of_first(words: Self::Words) -> Self::Floats {
-        // SAFETY: as above.
+        // SAFETY: as at the top.
         Self::of_sums(unsafe { _mm512_srai_epi32::<16>(_mm512_slli_epi32::<16>(words)) })
     }
 
     #[inline(always)]
     fn of_second(words: Self::Words) -> Self::Floats {
-        // SAFETY: as above.
+        // SAFETY: as at the top.
         Self::of_sums(unsafe { _mm512_srai_epi32::<16>(words) })
     }
 
     #[inline(always)]
     fn of_bytes(bytes: &[i8; LANES]) -> Self::Floats {
-        // SAFETY: as above; there are 16 bytes.
+        // SAFETY: as at the top; there are 16 bytes.
         Self::of_sums(unsafe { _mm512_cvtepi8_epi32(_mm_loadu_si128(bytes.as_ptr().cast())) })
     }
 
     #[inline(always)]
     fn of_f16(halves: &[u16; LANES]) -> Self::Floats {
-        // SAFETY: as above; the halves are 32 bytes.
+        // SAFETY: as at the top; the halves are 32 bytes.
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(halves.as_ptr().cast())) }
     }
 
     #[inline(always)]
     fn of_bf16(halves: &[u16; LANES]) -> Self::Floats {
-        // SAFETY: as above; the halves are 32 bytes.
+        // SAFETY: as at the top; the halves are 32 bytes.
         unsafe {
             let bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(halves.as_ptr().cast()));
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(bits))
@@ -445,19 +368,19 @@ impl Vectors for Avx512 {
 
     #[inline(always)]
     fn splat(value: f32) -> Self::Floats {
-        // SAFETY: as above.
+        // SAFETY: as at the top.
         unsafe { _mm512_set1_ps(value) }
     }
 
     #[inline(always)]
     fn plus(a: Self::Floats, b: Self::Floats) -> Self::Floats {
-        // SAFETY: as above.
+        // SAFETY: as at the top.
         unsafe { _mm512_add_ps(a, b) }
     }
 
     #[inline(always)]
     fn times(a: Self::Floats, b: Self::Floats) -> Self::Floats {
-        // SAFETY: as above.
+        // SAFETY: as at the top.
         unsafe { _mm512_mul_ps(a, b) }
     }
 }
