@@ -23,15 +23,20 @@ pub(super) struct Tile {
     pub(super) n_rows: usize,
 }
 
+/// Products of a tile for one KV head where it has more rows than one: few milliseconds, since a tile is not interrupted.
+const TILE_WORK: usize = 1 << 24;
+
 /// All rows of a batch.
-pub(super) fn tiles(batch: &Batch) -> Vec<Tile> {
+pub(super) fn tiles(batch: &Batch, sizes: &Sizes) -> Vec<Tile> {
     let mut tiles: Vec<Tile> = Vec::new();
+    let of_position = 2 * sizes.n_heads / sizes.n_kv_heads * sizes.head_dim;
     for row in 0..batch.n_rows() {
+        let most_rows = TILE_WORK / (of_position * (batch.positions[row] as usize + 1));
         let follows = row > 0
             && batch.sequences[row] == batch.sequences[row - 1]
             && batch.positions[row] == batch.positions[row - 1] + 1;
         match tiles.last_mut() {
-            Some(tile) if follows && tile.n_rows < TILE_ROWS => tile.n_rows += 1,
+            Some(tile) if follows && tile.n_rows < TILE_ROWS.min(most_rows) => tile.n_rows += 1,
             _ => tiles.push(Tile { first_row: row, n_rows: 1 }),
         }
     }

@@ -2,6 +2,8 @@
 //!
 //! Invariant: what is no number stays none: a group with NaN or infinity has such a scale, never zeros.
 
+use std::collections::TryReserveError;
+
 use super::panel::{GROUP, PAIRS};
 use crate::plan::Precision;
 
@@ -57,6 +59,22 @@ impl Inputs {
     /// No activations yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// No activations yet, and memory for so many.
+    pub fn with_room(n_rows: usize, n_columns: usize, precision: Precision) -> Result<Self, TryReserveError> {
+        let mut inputs = Self::default();
+        inputs.values.try_reserve_exact(n_rows * n_columns)?;
+        if precision == Precision::Fast {
+            inputs.packed.try_reserve_exact(n_rows * n_columns / GROUP)?;
+        }
+        Ok(inputs)
+    }
+
+    /// Bytes of such memory.
+    pub fn n_bytes(n_rows: usize, n_columns: usize, precision: Precision) -> usize {
+        let packed = if precision == Precision::Fast { size_of::<PackedGroup>() / GROUP } else { 0 };
+        n_rows * n_columns * (size_of::<f32>() + packed)
     }
 
     /// Makes room for rows, in the memory there is if that suffices, and forgets what was there.

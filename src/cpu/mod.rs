@@ -163,6 +163,13 @@ impl Processor {
         }
     }
 
+    /// Gives the host a turn where it is due one: also steps of one piece add up.
+    async fn take_due_turn(&self) {
+        if (self.now_ms)() - self.turned_ms.get() >= TURN_MS {
+            self.take_turn().await;
+        }
+    }
+
     async fn take_turn(&self) {
         (self.turn)().await;
         self.turned_ms.set((self.now_ms)());

@@ -98,6 +98,11 @@ impl CpuModel {
         self.loaded.borrow_mut().weights.frequencies[index] = frequencies;
     }
 
+    /// Gives the host a turn while weights are written, where it is due one.
+    pub async fn flush(&self) {
+        self.processor.take_due_turn().await;
+    }
+
     /// What its steps do.
     pub fn plan(&self) -> &Plan {
         &self.plan
@@ -161,11 +166,13 @@ fn matrices(plan: &Plan) -> Result<Vec<CpuMatrix>, CpuError> {
     let bytes = plan.matrices.iter().map(|matrix| row_bytes(matrix).unwrap_or(0) * matrix.n_rows() as u64);
     let needed_bytes = bytes.sum();
     let error = || CpuError::OutOfMemory { what: "the weights", needed_bytes };
-    // All at once, since a system may grant each of many requests and find out when the memory is used.
-    let mut all: Vec<u8> = Vec::new();
-    all.try_reserve_exact(usize::try_from(needed_bytes).map_err(|_large| error())?)
-        .map_err(|_full| error())?;
-    drop(all);
+    if cfg!(target_pointer_width = "64") {
+        // All at once, since a system may grant each of many requests and find out when the memory is used. WebAssembly
+        // grants what it has, and the whole may be more than one range holds.
+        let mut all: Vec<u8> = Vec::new();
+        all.try_reserve_exact(usize::try_from(needed_bytes).map_err(|_large| error())?)
+            .map_err(|_full| error())?;
+    }
     let each = plan.matrices.iter();
     each.map(|matrix| {
         CpuMatrix::new(matrix.block_type, matrix.n_rows(), matrix.n_columns).map_err(|_full| error())
@@ -232,7 +239,8 @@ impl Device for CpuModel {
         let (plan, parts) = (Rc::clone(&self.plan), Rc::clone(&self.parts));
         let (loaded, processor) = (Rc::clone(&self.loaded), Rc::clone(&self.processor));
         async move {
-            let mut step = Step::new(batch);
+            processor.take_due_turn().await;
+            let mut step = Step::new(batch, &plan.sizes);
             let mut is_first = true;
             loop {
                 let is_done = processor.compute(|work| {

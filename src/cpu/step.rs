@@ -16,7 +16,7 @@ use super::parts::{Part, Rows};
 use super::rotary::Angles;
 use super::threads::Threads;
 use crate::plan::batch::{BLOCK_TOKENS, Batch, Capacity, Token};
-use crate::plan::{MatrixId, Nonlinearity, Norm, Op, Plan, Rotation, VectorId};
+use crate::plan::{MatrixId, Nonlinearity, Norm, Op, Plan, Rotation, Sizes, VectorId};
 
 /// Weights as the plan numbers them, and frequencies of the rotaries.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Scratch {
         let sizes = Self::sizes(plan, capacity);
         Ok(Self {
             hidden: zeros(sizes[0])?,
-            inputs: Inputs::new(),
+            inputs: Inputs::with_room(n_rows(capacity), widest(plan), plan.precision)?,
             outputs: zeros(sizes[1])?,
             projected: zeros(sizes[2])?,
             attended: zeros(sizes[3])?,
@@ -58,14 +58,13 @@ impl Scratch {
 
     /// Bytes that it takes for the largest step.
     pub(super) fn n_bytes(plan: &Plan, capacity: &Capacity) -> u64 {
-        let widest = plan.matrices.iter().map(|matrix| matrix.n_columns).max().unwrap_or(0);
-        let inputs = widest * (capacity.decode_rows + capacity.prefill_rows);
-        (Self::sizes(plan, capacity).iter().sum::<usize>() + inputs) as u64 * 4
+        let inputs = Inputs::n_bytes(n_rows(capacity), widest(plan), plan.precision);
+        Self::sizes(plan, capacity).iter().sum::<usize>() as u64 * 4 + inputs as u64
     }
 
     /// Values of hidden, outputs, projected and attended.
     fn sizes(plan: &Plan, capacity: &Capacity) -> [usize; 4] {
-        let n_rows = capacity.decode_rows + capacity.prefill_rows;
+        let n_rows = n_rows(capacity);
         let stacked = |ids: &[MatrixId]| -> usize { ids.iter().map(|id| plan.matrices[id.0].n_rows()).sum() };
         let outputs = plan.ops.iter().map(|op| match op {
             Op::Embed { .. } | Op::AddPosition { .. } | Op::Attend { .. } => 0,
@@ -76,6 +75,16 @@ impl Scratch {
         let attended = plan.sizes.n_heads * plan.sizes.head_dim * n_rows;
         [plan.sizes.width * n_rows, outputs.max().unwrap_or(0), qkv_width(plan) * n_rows, attended]
     }
+}
+
+/// Rows of the largest step.
+fn n_rows(capacity: &Capacity) -> usize {
+    capacity.decode_rows + capacity.prefill_rows
+}
+
+/// Columns of the widest matrix.
+fn widest(plan: &Plan) -> usize {
+    plan.matrices.iter().map(|matrix| matrix.n_columns).max().unwrap_or(0)
 }
 
 /// q, k and v of a row.
@@ -96,8 +105,8 @@ pub(super) struct Step {
 }
 
 impl Step {
-    pub(super) fn new(batch: Batch) -> Self {
-        Self { tiles: tiles(&batch), batch, part: 0, done: 0, logits: Vec::new() }
+    pub(super) fn new(batch: Batch, sizes: &Sizes) -> Self {
+        Self { tiles: tiles(&batch, sizes), batch, part: 0, done: 0, logits: Vec::new() }
     }
 }
 

@@ -194,7 +194,10 @@ impl Computer {
     pub async fn flush(&self) -> Result<(), GpuError> {
         match self {
             Self::Gpu(model) => model.flush().await,
-            Self::Cpu(_) => Ok(()),
+            Self::Cpu(model) => {
+                model.flush().await;
+                Ok(())
+            }
         }
     }
 

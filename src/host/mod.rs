@@ -21,6 +21,7 @@ mod recovery;
 pub mod request;
 mod residency;
 mod room;
+mod running;
 pub mod serve;
 mod server;
 pub mod session;

@@ -10,6 +10,7 @@ use super::residency::Farewell;
 use super::serve::Place;
 use super::server::Server;
 use crate::gpu::GpuError;
+use crate::protocol::DeviceChoice;
 
 impl<P: Place> Server<P> {
     /// Notices a device that failed while nobody waited for it.
@@ -25,7 +26,9 @@ impl<P: Place> Server<P> {
     pub(super) fn lose_device(&mut self, reason: &str) {
         self.is_news = true;
         self.forget_gpu();
-        if let Some(job) = self.loads.interrupt() {
+        if self.loads.job.as_ref().is_some_and(wants_gpu)
+            && let Some(job) = self.loads.interrupt()
+        {
             self.loads.queue.push_front(job);
         }
         self.n_losses += 1;
@@ -62,9 +65,8 @@ impl<P: Place> Server<P> {
 
     /// Nothing more comes of it; what the processor computes goes on.
     fn forget_gpu(&mut self) {
-        let on_gpu = self.models.on_gpu();
         self.gpu = None;
-        self.steps.retain(|(id, _)| !on_gpu.contains(id));
+        self.steps.forget_gpu();
         self.making = None;
     }
 
@@ -76,8 +78,10 @@ impl<P: Place> Server<P> {
 
     /// Ends everything that needs the GPU; a later load begins afresh.
     fn give_up(&mut self, reason: &str) {
-        let under_way = self.loads.interrupt();
-        let queue = std::mem::take(&mut self.loads.queue);
+        let is_under_way = self.loads.job.as_ref().is_some_and(wants_gpu);
+        let under_way = if is_under_way { self.loads.interrupt() } else { None };
+        let (queue, others): (Vec<_>, Vec<_>) = self.loads.queue.drain(..).partition(wants_gpu);
+        self.loads.queue.extend(others);
         for id in self.models.on_gpu() {
             self.unload(id, &Farewell::Failed(reason));
         }
@@ -85,4 +89,9 @@ impl<P: Place> Server<P> {
             self.tell_load_failed(job.asker_set(), reason);
         }
     }
+}
+
+/// Whether a load may be for the GPU.
+fn wants_gpu<P: Place>(job: &Job<P>) -> bool {
+    job.wanted.options.device != DeviceChoice::Cpu
 }

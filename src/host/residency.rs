@@ -13,6 +13,7 @@ use super::models::{Slot, Wanted};
 use super::room::make_room;
 use super::serve::Place;
 use super::server::Server;
+use crate::cpu::CpuError;
 use crate::gpu::GpuError;
 use crate::protocol::{Event, IfFull, LoadOptions, ModelId, ModelSource, ModelUse};
 
@@ -226,6 +227,7 @@ impl<P: Place> Server<P> {
             Some((id, _)) => {
                 let Some(slot) = self.models.slots.get_mut(&id) else { return };
                 slot.is_lost = false;
+                slot.gpu_bytes = loaded.model.gpu_bytes();
                 self.with_hosted(id, |hosted| hosted.move_to(loaded, now_ms));
                 id
             }
@@ -252,9 +254,20 @@ impl<P: Place> Server<P> {
         slot.is_some_and(|slot| slot.hosted.info.vocab_size != loaded.info.vocab_size)
     }
 
+    /// Unloads the models that the processor computes and nobody else uses than those who ask for another; whether there
+    /// were any.
+    fn makes_memory(&mut self) -> bool {
+        let Some(job) = &self.loads.job else { return false };
+        let (askers, on_gpu) = (job.asker_set(), self.models.on_gpu());
+        let is_free = |id: &ModelId| !on_gpu.contains(id) && self.users(*id).is_subset(&askers);
+        let free: Vec<ModelId> = self.models.latest_first().into_iter().filter(is_free).collect();
+        free.iter().for_each(|id| self.replace(*id, &askers));
+        !free.is_empty()
+    }
+
     /// A model did not reach the device.
     fn not_brought(&mut self, error: LoadError) {
-        let is_alone = self.models.slots.is_empty();
+        let is_alone = self.models.on_gpu().is_empty();
         match error {
             LoadError::Gpu(GpuError::Lost { reason }) => self.lose_device(&reason),
             // Memory did not suffice beside the others: there is less of it than the budget says.
@@ -269,6 +282,10 @@ impl<P: Place> Server<P> {
                         }
                     }
                 }
+            }
+            LoadError::Cpu(CpuError::OutOfMemory { .. }) if self.is_new_load() && self.makes_memory() => {
+                let job = self.loads.interrupt();
+                self.loads.queue.extend(job);
             }
             error => {
                 let sentence = self.place.in_words(&error);
@@ -307,7 +324,7 @@ impl<P: Place> Server<P> {
             Farewell::Failed(_) => hosted.fail_all("its model is gone"),
         });
         // With the step that is under way goes the model that it computes with.
-        self.steps.retain(|(of, _)| *of != id);
+        self.steps.forget(id);
         self.models.slots.remove(&id);
         self.forget_again(id);
         let askers = self.loads.job.as_ref().map(Job::asker_set).unwrap_or_default();

@@ -28,7 +28,8 @@ pub(super) struct Holder {
     pub(super) standing: Standing,
 }
 
-/// Models that must go for `needed_bytes`, in order, or those of others that are in the way. A model that is alone always
+/// Models that must go for `needed_bytes`, in order, or those of others that are in the way. Nothing is in the way of a model
+/// that needs nothing of the GPU. A model that is alone always
 /// has room: whether it fits, the device tells.
 pub(super) fn make_room(
     needed_bytes: u64,
@@ -36,6 +37,9 @@ pub(super) fn make_room(
     holders: &[Holder],
     may_replace: bool,
 ) -> Result<Vec<ModelId>, Vec<ModelId>> {
+    if needed_bytes == 0 {
+        return Ok(Vec::new());
+    }
     let mut holders = holders.to_vec();
     holders.sort_by_key(|holder| (holder.standing, holder.used_at));
     let mut going = Vec::new();
@@ -72,6 +76,7 @@ mod tests {
             (10, 49, Ok(vec![4])),
             (10, 35, Ok(vec![4, 3])),
             (10, 20, Ok(vec![4, 3, 2])),
+            (0, 20, Ok(vec![])),
             (11, 20, Err(vec![1])),
             (u64::MAX, 20, Err(vec![1])),
         ] {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing here waits. Whatever a letter holds is answered with events.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -17,6 +17,7 @@ use super::models::{Models, Slot};
 use super::outbox::Outbox;
 use super::rate::Rate;
 use super::request::{Ask, RequestError};
+use super::running::Running;
 use super::serve::{Letter, Place};
 use super::{ConnectionId, Surroundings};
 use crate::gpu::{Gpu, GpuError};
@@ -60,10 +61,9 @@ pub(super) struct Server<P: Place> {
     pub(super) models: Models<P>,
     pub(super) loads: Loads<P>,
     pub(super) gpu: Option<Rc<Gpu>>,
-    /// Steps under way, and whose they are: the oldest first, as the device computes them.
-    pub(super) steps: VecDeque<(ModelId, LocalBoxFuture<'static, Stepped>)>,
-    /// When the device had ended the last of them that was read.
-    free_since_ms: f64,
+    pub(super) steps: Running,
+    /// When the processor, and the GPU, had ended the last of their steps that was read.
+    free_since_ms: [f64; 2],
     last_stepped: ModelId,
     /// A pipeline that is made because nobody asks for anything.
     pub(super) making: Option<LocalBoxFuture<'static, ()>>,
@@ -92,8 +92,8 @@ impl<P: Place> Server<P> {
             models: Models::new(),
             loads: Loads::new(),
             gpu: None,
-            steps: VecDeque::new(),
-            free_since_ms: f64::NEG_INFINITY,
+            steps: Running::default(),
+            free_since_ms: [f64::NEG_INFINITY; 2],
             last_stepped: 0,
             making: None,
             busy_ms: f64::NEG_INFINITY,
@@ -305,7 +305,7 @@ impl<P: Place> Server<P> {
     /// Ends where only tabs of other builds are left: they wait for an engine of theirs.
     fn close_if_outdated(&mut self) {
         if self.connections.is_empty() && !self.foreign.is_empty() {
-            self.steps.clear();
+            self.steps = Running::default();
             self.loads = Loads::new();
             self.models = Models::new();
             self.gpu = None;
@@ -345,13 +345,11 @@ impl<P: Place> Server<P> {
     /// Looks at what is waited for; whether there is something to do.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> bool {
         let mut is_ready = false;
-        if let Some((id, step)) = self.steps.front_mut()
-            && let Poll::Ready(stepped) = step.poll_unpin(context)
-        {
-            let id = *id;
-            self.steps.pop_front();
-            self.end_step(id, stepped);
-            is_ready = true;
+        for on_gpu in [false, true] {
+            if let Some((id, stepped)) = self.steps.poll(on_gpu, context) {
+                self.end_step(id, on_gpu, stepped);
+                is_ready = true;
+            }
         }
         if self.making.as_mut().is_some_and(|making| making.poll_unpin(context).is_ready()) {
             self.making = None;
@@ -369,10 +367,11 @@ impl<P: Place> Server<P> {
     fn begin_step(&mut self) -> bool {
         let now_ms = self.now_ms();
         for id in self.models.next_with_work(self.last_stepped) {
-            let hosted = self.models.slots.get_mut(&id).map(|slot| &mut slot.hosted);
-            if let Some(stepping) = hosted.and_then(|hosted| hosted.begin_step(now_ms, self.steps.len())) {
+            let Some(Slot { hosted, .. }) = self.models.slots.get_mut(&id) else { continue };
+            let on_gpu = hosted.model.as_ref().is_some_and(Computer::is_on_gpu);
+            if let Some(stepping) = hosted.begin_step(now_ms, self.steps.count(on_gpu)) {
                 self.last_stepped = id;
-                self.steps.push_back((id, stepping.read().boxed_local()));
+                self.steps.push(id, on_gpu, stepping.read().boxed_local());
                 return true;
             }
         }
@@ -404,11 +403,11 @@ impl<P: Place> Server<P> {
         self.making = model.map(Computer::make_pipeline);
     }
 
-    fn end_step(&mut self, id: ModelId, stepped: Stepped) {
+    fn end_step(&mut self, id: ModelId, on_gpu: bool, stepped: Stepped) {
         self.is_news = true;
         let now_ms = self.now_ms();
         self.busy_ms = now_ms;
-        let free_since_ms = std::mem::replace(&mut self.free_since_ms, now_ms);
+        let free_since_ms = std::mem::replace(&mut self.free_since_ms[usize::from(on_gpu)], now_ms);
         let Some(slot) = self.models.slots.get_mut(&id) else { return };
         let ended = slot.hosted.end_step(stepped, free_since_ms, now_ms);
         self.collect(id);

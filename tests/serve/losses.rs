@@ -1,6 +1,8 @@
 //! The GPU is lost, during a load, a prompt and an answer, and the answers are those of an undisturbed engine.
 
-use pagelm::protocol::{Event, Fault, GenerateOptions, IfFull, KvType, LoadOptions, Precision, Request};
+use pagelm::protocol::{
+    DeviceChoice, DeviceKind, Event, Fault, GenerateOptions, IfFull, KvType, LoadOptions, Precision, Request,
+};
 
 use crate::world::{Output, World, greedy, sample_on_device};
 
@@ -182,4 +184,53 @@ fn a_panic_that_was_asked_for_is_one() {
     world.hello(1);
     world.send(1, &Request::Break { fault: Fault::Panic });
     world.turns(3);
+}
+
+/// A tab whose model the GPU computes, and one whose model the processor does.
+fn on_both() -> World {
+    let mut world = World::with_tabs([1]);
+    // What the processor has takes no room on the GPU.
+    world.desk.budget_bytes.set(Some(1));
+    world.hello(2);
+    let options = LoadOptions { device: DeviceChoice::Cpu, ..exact() };
+    world.load(2, "tiny", options, IfFull::Replace);
+    world.hear(2, "its own model", |event| match event {
+        Event::Ready { model, .. } if model.device_kind == DeviceKind::Cpu => Some(()),
+        _ => None,
+    });
+    assert_eq!(world.status(1).n_models, 2);
+    world
+}
+
+#[test]
+fn the_processor_answers_beside_the_gpu_and_outlives_its_loss() {
+    // Two steps in flight on the GPU leave the processor its turn.
+    for samples in [false, true] {
+        sample_on_device(samples);
+        let mut world = on_both();
+        world.ask(1, 1, &["Once"], &greedy(60));
+        world.ask(2, 1, &["Once"], &greedy(60));
+        let has_begun = |world: &World, tab: u64| !world.outputs(tab, 1).is_empty();
+        world.until("both answers", |world| has_begun(world, 1) && has_begun(world, 2));
+        assert!(!world.is_done(1, 1) && !world.is_done(2, 1), "none waits for the other's end");
+        world.send(1, &Request::Break { fault: Fault::LoseDevice });
+        let lengths = [1, 2].map(|tab| world.finish(tab, 1)[0].ids.len());
+        assert_eq!(lengths, [60, 60]);
+        assert!(told_of_loss(&world, 1) && !told_of_loss(&world, 2), "the processor is not lost");
+    }
+    sample_on_device(false);
+}
+
+#[test]
+fn another_model_on_the_processor_is_told_of_its_kind() {
+    let mut world = on_both();
+    let options = LoadOptions { device: DeviceChoice::Cpu, ..exact() };
+    world.load(1, "other", options, IfFull::Ask);
+    let info = world.hear(1, "its model", |event| match event {
+        Event::Ready { model, .. } if model.device_kind == DeviceKind::Cpu => Some(model.clone()),
+        _ => None,
+    });
+    assert_eq!((info.device_backend.as_str(), info.device_note), ("cpu", None));
+    world.ask(1, 1, &["Once"], &greedy(5));
+    assert_eq!(world.finish(1, 1)[0].ids.len(), 5);
 }

@@ -114,7 +114,7 @@ pub(super) fn check_room(running: &Running, needed_tokens: u64) -> Result<(), Cl
         return Ok(());
     }
     Err(CliError::Input(format!(
-        "the GPU's KV cache holds {found} tokens, but {needed_tokens} are needed; take a shorter chat"
+        "the KV cache holds {found} tokens, but {needed_tokens} are needed; take a shorter chat"
     )))
 }
 

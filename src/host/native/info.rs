@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::rc::Rc;
 
 use serde::Serialize;
 
-use super::CliError;
 use super::arguments::Arguments;
 use super::model::Opened;
 use super::output;
+use super::{CliError, surroundings};
 use crate::gpu::{self, AdapterSummary, Gpu};
+use crate::host::machine::{Chosen, Machine};
 use crate::protocol::{DeviceKind, Precision};
 
 #[derive(Serialize)]
@@ -85,6 +87,11 @@ impl AdapterJson {
         Self { name: adapter.name.clone(), backend: adapter.backend.clone(), kind: kind.name() }
     }
 
+    fn of_machine(machine: &Machine) -> Self {
+        let (name, backend) = (machine.name().to_owned(), machine.backend().to_owned());
+        Self { name, backend, kind: machine.kind().name() }
+    }
+
     fn line(&self) -> String {
         format!("{} ({}, {})", self.name, self.backend, self.kind)
     }
@@ -93,24 +100,23 @@ impl AdapterJson {
 /// Runs `pagelm info`.
 pub(super) async fn info(arguments: &Arguments) -> Result<(), CliError> {
     let opened = Opened::open(arguments).await?;
-    let gpu = match Gpu::open(arguments.adapter_name.as_deref())
-        .await
-        .map_err(|error| (error.to_string(), CliError::from(error)))
-    {
-        Ok(gpu) => Ok(gpu),
+    let open = async || Gpu::open(arguments.adapter_name.as_deref()).await.map(Rc::new);
+    let chosen = Chosen::by(opened.described.device(), &surroundings(), open).await;
+    let chosen = match chosen.map_err(|error| (error.to_string(), CliError::from(error))) {
+        Ok(chosen) => Ok(chosen),
         // A name that no GPU has is bad input; no GPU at all is something to tell.
         Err((_, refusal @ CliError::Input(_))) => return Err(refusal),
         Err((problem, _)) => Err(problem),
     };
     let devices = gpu::adapters().await.iter().map(AdapterJson::of).collect();
-    let described = collect(&opened, arguments, gpu, devices);
+    let described = collect(&opened, arguments, chosen, devices);
     if arguments.json { output::put_json(&described) } else { output::put(&text(&described)) }
 }
 
 fn collect(
     opened: &Opened,
     arguments: &Arguments,
-    gpu: Result<Gpu, String>,
+    chosen: Result<Chosen, String>,
     devices: Vec<AdapterJson>,
 ) -> InfoJson {
     let described = &opened.described;
@@ -122,9 +128,10 @@ fn collect(
         *n_bytes += tensor.n_bytes();
     }
     let text = |key: &str| checkpoint.metadata.opt_str(key).ok().flatten().map(str::to_owned);
-    let (pool_tokens, pool_bytes) = described.kv_pool(gpu.as_ref().map_or(u64::MAX, Gpu::max_binding_bytes));
+    let machine = chosen.as_ref().ok().map(|chosen| &chosen.machine);
+    let (pool_tokens, pool_bytes) = described.kv_pool(machine.map_or(u64::MAX, Machine::max_binding_bytes));
     let kind = arguments.load.kv.name();
-    let precision = gpu.as_ref().ok().map(|gpu| described.precision_on(gpu.summary().is_software));
+    let precision = machine.map(|machine| described.precision_on(machine.is_slow()));
     InfoJson {
         name: described.model_name(),
         file: arguments.model().display().to_string(),
@@ -153,9 +160,9 @@ fn collect(
         model_context: config.context,
         context: described.context(),
         kv: KvJson { kind, bytes_per_token: pool_bytes / pool_tokens, pool_tokens, pool_bytes },
-        device: gpu.as_ref().ok().map(|gpu| AdapterJson::of(gpu.summary())),
+        device: machine.map(AdapterJson::of_machine),
         precision: precision.map(Precision::name),
-        device_problem: gpu.err(),
+        device_problem: chosen.map_or_else(Some, |chosen| chosen.note),
         devices,
     }
 }
@@ -194,7 +201,7 @@ fn text(info: &InfoJson) -> String {
     line(
         "KV cache",
         format!(
-            "{}, {} a token, a pool of {} tokens ({}): one context, within the GPU's largest binding a layer; less where memory does not suffice",
+            "{}, {} a token, a pool of {} tokens ({}): one context, within the device's largest binding a layer; less where memory does not suffice",
             kv.kind,
             output::bytes(kv.bytes_per_token),
             kv.pool_tokens,
@@ -202,7 +209,8 @@ fn text(info: &InfoJson) -> String {
         ),
     );
     match (&info.device, &info.device_problem) {
-        (Some(device), _) => line("device", device.line()),
+        (Some(device), None) => line("device", device.line()),
+        (Some(device), Some(problem)) => line("device", format!("{}: {problem}", device.line())),
         (None, problem) => {
             line("device", format!("none: {}", problem.as_deref().unwrap_or("no reason known")));
         }

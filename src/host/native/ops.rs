@@ -24,7 +24,7 @@ pub(super) async fn ops(arguments: &Arguments) -> Result<(), CliError> {
     let report = bench::measured(arguments, plan).await?;
     match &report.ops {
         None => Err(CliError::Failure(format!(
-            "{} has no timestamp queries, so its operations cannot be timed; another adapter may have them: `pagelm devices`",
+            "{} has no timestamp queries, so its operations cannot be timed; another adapter may have them (`pagelm devices`), the processor has none",
             report.device.name
         ))),
         Some(_) if arguments.json => output::put_json(&report),

@@ -60,7 +60,7 @@ const OPTIONS: [OptionSpec; 51] = [
         Group::Model,
         "device",
         "auto|gpu|cpu",
-        "what computes (default auto: the GPU, or the processor where there is none)",
+        "what computes (default auto: the GPU, also an imitated one, or else the processor)",
     ),
     option(
         Group::Model,
@@ -256,7 +256,7 @@ const OPTIONS: [OptionSpec; 51] = [
 /// What `--kernels` may be.
 pub(super) const KERNELS: [(&str, Variant); 2] = [("gpu", Variant::Workgroup), ("software", Variant::Serial)];
 
-const ABOUT: &str = "pagelm runs language models on the GPU.";
+const ABOUT: &str = "pagelm runs language models on the GPU, or on the processor.";
 
 impl Command {
     /// All, in the order of the help text.
