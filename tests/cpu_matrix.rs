@@ -1,5 +1,6 @@
 //! Products of packed weights on the processor against f64 loops over the values that `format` decodes: every block type and
 //! every set of instructions that the machine has; natively and in Chromium.
+#![cfg(feature = "gpu")]
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 #[path = "support/safetensors.rs"]
