@@ -57,7 +57,8 @@ fn a_file_that_is_not_gguf() {
 fn a_browser_without_webgpu_answers_by_the_processor() {
     in_page("no-webgpu", Gpu::Missing, |page| {
         page.load_default_model()?;
-        page.see("The processor computes: this browser offers no WebGPU", AT_ONCE)?;
+        let shown = page.shown()?;
+        assert!(shown.contains("The processor computes: this browser offers no WebGPU"), "{shown}");
         let other = page.open_tab()?;
         other.wait_for_model()?;
         for tab in [page, &other] {
