@@ -1,5 +1,6 @@
 //! Measures the built page's engine in Chromium, with the page's own benchmark: `bench [--prompt-tokens P,P…] [--max-tokens
-//! N,N…] [--sequences S,S…] [--runs R] [--precision auto|exact|fast] [--no-cache] [--out FILE]`, as `pagelm bench` takes
+//! N,N…] [--sequences S,S…] [--runs R] [--precision auto|exact|fast] [--device auto|gpu|cpu]
+//! [--no-cache] [--out FILE]`, as `pagelm bench` takes
 //! them. The JSON goes to stdout, or to a file.
 
 use page_tests::{Gpu, Page, in_page};
@@ -17,11 +18,11 @@ const OPTIONS: [(&str, &str, &str); 4] = [
 ];
 
 fn main() {
-    let Asked { texts, precision, without_cache, out } =
+    let Asked { texts, choices, without_cache, out } =
         parse(std::env::args().skip(1)).unwrap_or_else(|sentence| panic!("{sentence}"));
     in_page("bench", Gpu::Software, |page| {
-        if let Some(precision) = &precision {
-            choose_precision(page, precision)?;
+        for (id, value) in &choices {
+            choose_setting(page, id, value)?;
         }
         page.load_default_model()?;
         page.press("Benchmark")?;
@@ -49,14 +50,15 @@ fn main() {
 struct Asked {
     /// Of each box.
     texts: Vec<String>,
-    precision: Option<String>,
+    /// Settings to load the model with, each by its box.
+    choices: Vec<(&'static str, String)>,
     without_cache: bool,
     out: Option<String>,
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Asked, String> {
     let texts = OPTIONS.map(|(_, _, text)| text.to_owned()).to_vec();
-    let mut asked = Asked { texts, precision: None, without_cache: false, out: None };
+    let mut asked = Asked { texts, choices: Vec::new(), without_cache: false, out: None };
     while let Some(name) = arguments.next() {
         if name == "--no-cache" {
             asked.without_cache = true;
@@ -66,12 +68,13 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Asked, String> {
         let names = OPTIONS.map(|(option, ..)| option);
         match names.iter().position(|option| *option == name) {
             Some(option) => asked.texts[option] = value,
-            None if name == "--precision" => asked.precision = Some(value),
+            None if name == "--precision" => asked.choices.push(("precision", value)),
+            None if name == "--device" => asked.choices.push(("device", value)),
             None if name == "--out" => asked.out = Some(value),
             None => {
                 let names = names.join(", ");
                 return Err(format!(
-                    "there is no option {name}; there are {names}, --precision, --no-cache and --out"
+                    "there is no option {name}; there are {names}, --precision, --device, --no-cache and --out"
                 ));
             }
         }
@@ -93,13 +96,13 @@ fn choose(page: &Page, texts: &[String], without_cache: bool) -> Result<(), Stri
 }
 
 /// In the settings, before the model is loaded with it.
-fn choose_precision(page: &Page, precision: &str) -> Result<(), String> {
-    let script = "const box = document.getElementById('precision');
-        box.value = arguments[0];
+fn choose_setting(page: &Page, id: &str, value: &str) -> Result<(), String> {
+    let script = "const box = document.getElementById(arguments[0]);
+        box.value = arguments[1];
         box.dispatchEvent(new Event('change', { bubbles: true }));
-        return box.value === arguments[0]";
-    if page.session().run(script, json!([precision]))? != json!(true) {
-        return Err(format!("the page has no precision {precision}"));
+        return box.value === arguments[1]";
+    if page.session().run(script, json!([id, value]))? != json!(true) {
+        return Err(format!("the page has no {id} {value}"));
     }
     Ok(())
 }
