@@ -298,7 +298,7 @@ fn LoadSettings() -> impl IntoView {
                 >
                     <option value="auto">"auto"</option>
                     <option value="gpu">"GPU"</option>
-                    <option value="cpu">"processor"</option>
+                    <option value="cpu">"CPU"</option>
                 </select>
                 <p id="device-about" class="about">"Auto takes the GPU, also one that the processor imitates, or the processor where there is none."</p>
             </div>
