@@ -206,8 +206,8 @@ fn numbers_of_row(form: Form) -> Vec<(usize, String)> {
     }
 }
 
-/// What a sum becomes by a block. One `fma` at most, which is a call on SwiftShader; no product is added outside of it, so
-/// that no compiler can choose how it rounds.
+/// What a sum becomes by a block. One `fma` for each scale at most, since it is a call on SwiftShader; no product is added
+/// outside of one, so that no compiler can choose how it rounds.
 fn added(codes: &Codes, form: Form, w: u32, sum: &str) -> String {
     let [lo, hi] = [0, 1].map(|half| whole_sum(codes, form, w, half));
     let d = |half: &str| format!("factors{w}.d.{half} * of_block.x");

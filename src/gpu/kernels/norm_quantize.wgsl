@@ -1,5 +1,5 @@
-// What a norm does with 32 values at once where matmuls read packed activations: packs them, and keeps them as f32 too where one
-// of the matmuls reads those.
+// What a norm does with 32 values at once where matmuls read packed activations: packs them, and keeps them as f32 too
+// where one of the matmuls reads those.
 
 var<private> norm_x: u32;
 var<private> norm_mean: f32;

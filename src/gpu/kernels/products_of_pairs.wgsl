@@ -1,4 +1,4 @@
-// Two columns a multiplication: codes 0 and 2, or 1 and 3, of a word in its halves, less CENTER, and the activations they
+// Two columns a multiplication: codes 0 and 2, or 1 and 3, of a word in its halves, less CENTERS, and the activations they
 // meet in the other order.
 fn even_codes(word: u32) -> u32 { return (word & 0x00ff00ffu) - CENTERS; }
 
