@@ -236,11 +236,11 @@ impl Computer {
         }
     }
 
-    /// Whether some of its pipelines are not made.
-    pub fn lacks_pipelines(&self) -> bool {
+    /// How many of its pipelines are not made.
+    pub fn n_pipelines_left(&self) -> usize {
         match self {
-            Self::Gpu(model) => model.lacks_pipelines(),
-            Self::Cpu(_) => false,
+            Self::Gpu(model) => model.n_pipelines_left(),
+            Self::Cpu(_) => 0,
         }
     }
 
