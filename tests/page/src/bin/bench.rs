@@ -34,7 +34,7 @@ fn main() -> std::process::ExitCode {
 fn measure(Asked { texts, choices, without_cache, out }: &Asked) {
     in_page("bench", Gpu::Software, |page| {
         for (id, value) in choices {
-            choose_setting(page, id, value)?;
+            page.choose_setting(id, value)?;
         }
         page.load_default_model()?;
         page.press("Benchmark")?;
@@ -100,16 +100,4 @@ fn choose(page: &Page, texts: &[String], without_cache: bool) -> Result<(), Stri
         if (cache.checked != withoutCache) cache.click();";
     let ids = OPTIONS.map(|(_, id, _)| id);
     page.session().run(script, json!([ids, texts, without_cache])).map(drop)
-}
-
-/// In the settings, before the model is loaded with it.
-fn choose_setting(page: &Page, id: &str, value: &str) -> Result<(), String> {
-    let script = "const box = document.getElementById(arguments[0]);
-        box.value = arguments[1];
-        box.dispatchEvent(new Event('change', { bubbles: true }));
-        return box.value === arguments[1]";
-    if page.session().run(script, json!([id, value]))? != json!(true) {
-        return Err(format!("the page has no {id} {value}"));
-    }
-    Ok(())
 }
