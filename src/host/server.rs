@@ -195,6 +195,7 @@ impl<P: Place> Server<P> {
                     self.with_hosted(id, |hosted| hosted.cancel(connection, request));
                 }
             }
+            Request::GiveUpLoad => self.give_up_load(connection),
             Request::Received { n_events } => {
                 if let Some(tab) = self.connections.get_mut(&connection) {
                     tab.outbox.acknowledge(n_events);

@@ -8,7 +8,7 @@ use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 
 use super::kept::{Kept, Origin, Shelf};
-use super::manifest::Hash;
+use super::manifest::{Hash, Manifest};
 use super::opfs::{Folder, sha_256};
 use super::web::WebSource;
 use super::{OpenError, Source, StoreError, base_name};
@@ -47,6 +47,13 @@ struct List {
     url: String,
     /// Their URLs, as they are asked for.
     files: Vec<String>,
+}
+
+impl List {
+    /// Reads a list; `None` where it is none of this form.
+    fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str::<Self>(text).ok().filter(|list| list.form == FORM)
+    }
 }
 
 /// A file on a server.
@@ -123,6 +130,10 @@ impl Shelved {
     }
 }
 
+fn folder_of_file(n: usize) -> String {
+    format!("{n:03}")
+}
+
 fn name_of(part: usize) -> String {
     format!("{part:05}.part")
 }
@@ -150,13 +161,63 @@ impl Source for ModelFile {
     }
 }
 
+/// A model that is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredModel {
+    /// Its whole address.
+    pub url: String,
+    /// Bytes that are here.
+    pub kept_bytes: u64,
+    /// Bytes of all files whose length is known.
+    pub len_bytes: u64,
+    /// Whether nothing of it is missing.
+    pub is_complete: bool,
+}
+
+/// What is kept, by address.
+pub async fn stored() -> Vec<StoredModel> {
+    let Ok(models) = Folder::at_root(MODELS).await else { return Vec::new() };
+    let mut stored = Vec::new();
+    for name in models.names().await.unwrap_or_default() {
+        if let Ok(folder) = models.folder(&name).await {
+            stored.extend(stored_in(&folder).await);
+        }
+    }
+    stored.sort_by(|a: &StoredModel, b| a.url.cmp(&b.url));
+    stored
+}
+
+async fn stored_in(folder: &Folder) -> Option<StoredModel> {
+    let list = List::parse(&folder.read_text(LIST).await?)?;
+    let mut model = StoredModel { url: list.url, kept_bytes: 0, len_bytes: 0, is_complete: true };
+    for n in 0..list.files.len() {
+        let manifest = match folder.folder(&folder_of_file(n)).await {
+            Ok(file) => file.read_text(MANIFEST).await.and_then(|text| Manifest::parse(&text)),
+            Err(_) => None,
+        };
+        model.is_complete &= manifest.as_ref().is_some_and(Manifest::is_complete);
+        if let Some(manifest) = manifest {
+            model.kept_bytes += manifest.kept_bytes();
+            model.len_bytes += manifest.len_bytes;
+        }
+    }
+    Some(model)
+}
+
+/// Takes what is kept of the model at a whole address away.
+pub async fn remove(url: &str) {
+    if let Ok(models) = Folder::at_root(MODELS).await {
+        models.remove(&folder_of(url)).await;
+    }
+}
+
 /// The files of the model at a URL, kept if the browser keeps anything.
 pub async fn open(url: &str) -> Result<Vec<ModelFile>, OpenError> {
     let Some(whole) = whole_url(url) else { return plain(url).await };
     let Ok(models) = Folder::at_root(MODELS).await else { return plain(url).await };
     let Ok(model) = models.folder(&folder_of(&whole)).await else { return plain(url).await };
-    let known = model.read_text(LIST).await.and_then(|text| serde_json::from_str::<List>(&text).ok());
-    let files = match known.filter(|list| (list.form, &list.url) == (FORM, &whole)) {
+    let known = model.read_text(LIST).await.and_then(|text| List::parse(&text));
+    let files = match known.filter(|list| list.url == whole) {
         Some(list) => list.files,
         None => {
             let found = WebSource::model_files(url).await?;
@@ -172,7 +233,7 @@ pub async fn open(url: &str) -> Result<Vec<ModelFile>, OpenError> {
     let mut opened = Vec::with_capacity(files.len());
     for (n, name) in files.into_iter().enumerate() {
         let Some(whole) = whole_url(&name) else { return plain(url).await };
-        let folder_name = format!("{n:03}");
+        let folder_name = folder_of_file(n);
         let Ok(folder) = model.folder(&folder_name).await else { return plain(url).await };
         let shelf = Shelved { model: model.clone(), name: folder_name, folder };
         opened.push(ModelFile::Kept(Kept::open(Url { name, whole }, shelf).await?));
@@ -185,7 +246,7 @@ async fn plain(url: &str) -> Result<Vec<ModelFile>, OpenError> {
 }
 
 /// The whole address of a URL that is on a server.
-fn whole_url(url: &str) -> Option<String> {
+pub fn whole_url(url: &str) -> Option<String> {
     let whole = web_sys::Url::new_with_base(url, &location()).ok()?;
     matches!(whole.protocol().as_str(), "http:" | "https:").then(|| whole.href())
 }

@@ -10,6 +10,7 @@ mod files;
 mod folders;
 mod foreign;
 mod layout;
+mod library;
 mod losses;
 mod soak;
 mod tabs;
