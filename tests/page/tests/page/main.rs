@@ -7,6 +7,7 @@ mod chats;
 mod conversation;
 mod expectations;
 mod files;
+mod firefox;
 mod folders;
 mod foreign;
 mod layout;

@@ -1,0 +1,163 @@
+//! The process that drives a browser. It ends with the value that started it, and the browser with its session.
+
+use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// A driver names its port within this.
+const START: Duration = Duration::from_secs(60);
+
+/// A browser and its driver, and how they are started.
+pub struct Browser<'a> {
+    /// Whose they are.
+    pub kind: Kind<'a>,
+    /// chromedriver or geckodriver.
+    pub driver: &'a Path,
+    /// The browser.
+    pub program: &'a Path,
+    /// A folder for its profile.
+    pub profile: &'a Path,
+}
+
+/// The browsers that the page is used in, each with its own settings.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind<'a> {
+    /// With these switches.
+    Chromium(&'a [&'a str]),
+    /// With these preferences.
+    Firefox(&'a [(&'a str, i32)]),
+}
+
+impl Browser<'_> {
+    /// What a session is asked to be.
+    pub(crate) fn capabilities(&self) -> Value {
+        match self.kind {
+            Kind::Chromium(switches) => {
+                let profile = format!("--user-data-dir={}", self.profile.display());
+                let switches: Vec<&str> = switches.iter().copied().chain([profile.as_str()]).collect();
+                json!({
+                    "goog:chromeOptions": { "binary": self.program, "args": switches },
+                    "goog:loggingPrefs": { "browser": "ALL" },
+                    "unhandledPromptBehavior": "ignore",
+                })
+            }
+            Kind::Firefox(preferences) => {
+                let mut all = json!({ "devtools.console.stdout.content": true });
+                for (name, value) in preferences {
+                    all[name] = json!(value);
+                }
+                json!({
+                    "moz:firefoxOptions": { "binary": self.program, "args": ["-headless"], "prefs": all },
+                    "unhandledPromptBehavior": "ignore",
+                })
+            }
+        }
+    }
+
+    fn driver_arguments(&self) -> Vec<String> {
+        match self.kind {
+            Kind::Chromium(_) => vec!["--port=0".into()],
+            Kind::Firefox(_) => {
+                let profiles = self.profile.display().to_string();
+                ["--port", "0", "--websocket-port", "0", "--profile-root", &profiles].map(String::from).to_vec()
+            }
+        }
+    }
+
+    /// What stands before the port where the driver names it.
+    fn before_port(&self) -> &'static str {
+        match self.kind {
+            Kind::Chromium(_) => "started successfully on port ",
+            Kind::Firefox(_) => "Listening on 127.0.0.1:",
+        }
+    }
+}
+
+/// A driver that listens.
+pub(crate) struct Driver {
+    child: Child,
+    port: u16,
+    /// Whether the browser's console is among what it says.
+    tells_console: bool,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+impl Driver {
+    /// Starts it on a free port.
+    pub(crate) fn start(browser: &Browser<'_>) -> Result<Self, String> {
+        std::fs::create_dir_all(browser.profile)
+            .map_err(|error| format!("cannot make {}: {error}", browser.profile.display()))?;
+        let cannot_start = |error| format!("cannot start {}: {error}", browser.driver.display());
+        let mut child = Command::new(browser.driver)
+            .args(browser.driver_arguments())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(cannot_start)?;
+        let (sender, ports) = channel();
+        let said = Arc::default();
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        read(stdout.ok_or("the driver's stdout was not piped")?, &said, Some((browser.before_port(), sender)));
+        read(stderr.ok_or("the driver's stderr was not piped")?, &said, None);
+        let tells_console = matches!(browser.kind, Kind::Firefox(_));
+        let mut driver = Self { child, port: 0, tells_console, said };
+        driver.port = driver.named(&ports)?;
+        Ok(driver)
+    }
+
+    fn named(&mut self, ports: &Receiver<u16>) -> Result<u16, String> {
+        ports.recv_timeout(START).map_err(|_| {
+            self.end();
+            format!("the driver named no port, but said: {}", self.take_said().join("\n"))
+        })
+    }
+
+    /// Where it listens.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Whether the browser's console is among what it says.
+    pub(crate) fn tells_console(&self) -> bool {
+        self.tells_console
+    }
+
+    /// What it said since the last call.
+    pub(crate) fn take_said(&self) -> Vec<String> {
+        std::mem::take(&mut *self.said.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Ends it.
+    pub(crate) fn end(&mut self) {
+        // One that ended by itself cannot be killed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads to the end, so that the driver never blocks on a full pipe; the port goes to whoever waits for it.
+fn read(
+    output: impl Read + Send + 'static,
+    said: &Arc<Mutex<Vec<String>>>,
+    mut port: Option<(&'static str, Sender<u16>)>,
+) {
+    let said = said.clone();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if let Some((before, sender)) = &port
+                && let Some((_, number)) = line.split_once(before)
+                && let Ok(number) = number.trim_end_matches('.').parse()
+            {
+                // Nobody waits any more where the driver was too slow.
+                let _ = sender.send(number);
+                port = None;
+            }
+            said.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        }
+    });
+}
