@@ -41,12 +41,12 @@ pub fn in_page(name: &str, gpu: Gpu, test: impl FnOnce(&Page) -> Result<(), Stri
     in_chromium(name, gpu, Hosting::Shared, test);
 }
 
-/// The same in Firefox, which on Linux has no WebGPU. It takes these preferences.
+/// The same in Firefox, which on Linux has no WebGPU.
 ///
 /// # Panics
 /// If the test returns a sentence or panics.
-pub fn in_firefox(name: &str, preferences: &[(&str, i32)], test: impl FnOnce(&Page) -> Result<(), String>) {
-    in_browser(name, Kind::Firefox(preferences), Hosting::Shared, test);
+pub fn in_firefox(name: &str, test: impl FnOnce(&Page) -> Result<(), String>) {
+    in_browser(name, Kind::Firefox, Hosting::Shared, test);
 }
 
 /// The same for a test with several tabs, once for each way of hosting the engine.
@@ -68,10 +68,9 @@ fn in_browser(name: &str, kind: Kind<'_>, hosting: Hosting, test: impl FnOnce(&P
     let server = Server::start(&folder_from("PAGELM_DIST"), BASE).expect("a free port on 127.0.0.1");
     let (driver, program) = match kind {
         Kind::Chromium(_) => (program("CHROMEDRIVER"), program("CHROMIUM")),
-        Kind::Firefox(_) => (program("GECKODRIVER"), program("FIREFOX")),
+        Kind::Firefox => (program("GECKODRIVER"), program("FIREFOX")),
     };
-    let session =
-        Session::start(&Browser { kind, driver: &driver, program: &program, profile: &profile.0 });
+    let session = Session::start(&Browser { kind, driver: &driver, program: &program, profile: &profile.0 });
     let session = session.unwrap_or_else(|sentence| panic!("{name}: no browser: {sentence}"));
     let page = Page::new(session, server, scratch.clone(), hosting);
     let result = catch_unwind(AssertUnwindSafe(|| page.open_page().and_then(|()| test(&page))));

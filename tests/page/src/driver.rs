@@ -13,7 +13,7 @@ const START: Duration = Duration::from_secs(60);
 
 /// A browser and its driver, and how they are started.
 pub struct Browser<'a> {
-    /// Whose they are.
+    /// Which one.
     pub kind: Kind<'a>,
     /// chromedriver or geckodriver.
     pub driver: &'a Path,
@@ -23,13 +23,13 @@ pub struct Browser<'a> {
     pub profile: &'a Path,
 }
 
-/// The browsers that the page is used in, each with its own settings.
+/// The browsers that the page is used in.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind<'a> {
-    /// With these switches.
+    /// Chromium, or Chrome, with these switches.
     Chromium(&'a [&'a str]),
-    /// With these preferences.
-    Firefox(&'a [(&'a str, i32)]),
+    /// Firefox as it comes.
+    Firefox,
 }
 
 impl Browser<'_> {
@@ -45,25 +45,23 @@ impl Browser<'_> {
                     "unhandledPromptBehavior": "ignore",
                 })
             }
-            Kind::Firefox(preferences) => {
-                let mut all = json!({ "devtools.console.stdout.content": true });
-                for (name, value) in preferences {
-                    all[name] = json!(value);
-                }
-                json!({
-                    "moz:firefoxOptions": { "binary": self.program, "args": ["-headless"], "prefs": all },
-                    "unhandledPromptBehavior": "ignore",
-                })
-            }
+            Kind::Firefox => json!({
+                "moz:firefoxOptions": {
+                    "binary": self.program,
+                    "args": ["-headless"],
+                    "prefs": { "devtools.console.stdout.content": true },
+                },
+                "unhandledPromptBehavior": "ignore",
+            }),
         }
     }
 
     fn driver_arguments(&self) -> Vec<String> {
         match self.kind {
-            Kind::Chromium(_) => vec!["--port=0".into()],
-            Kind::Firefox(_) => {
-                let profiles = self.profile.display().to_string();
-                ["--port", "0", "--websocket-port", "0", "--profile-root", &profiles].map(String::from).to_vec()
+            Kind::Chromium(_) => ["--port=0".into()].into(),
+            Kind::Firefox => {
+                let profile = self.profile.display().to_string();
+                ["--port", "0", "--websocket-port", "0", "--profile-root", &profile].map(String::from).into()
             }
         }
     }
@@ -72,7 +70,7 @@ impl Browser<'_> {
     fn before_port(&self) -> &'static str {
         match self.kind {
             Kind::Chromium(_) => "started successfully on port ",
-            Kind::Firefox(_) => "Listening on 127.0.0.1:",
+            Kind::Firefox => "Listening on 127.0.0.1:",
         }
     }
 }
@@ -102,9 +100,13 @@ impl Driver {
         let (sender, ports) = channel();
         let said = Arc::default();
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        read(stdout.ok_or("the driver's stdout was not piped")?, &said, Some((browser.before_port(), sender)));
+        read(
+            stdout.ok_or("the driver's stdout was not piped")?,
+            &said,
+            Some((browser.before_port(), sender)),
+        );
         read(stderr.ok_or("the driver's stderr was not piped")?, &said, None);
-        let tells_console = matches!(browser.kind, Kind::Firefox(_));
+        let tells_console = matches!(browser.kind, Kind::Firefox);
         let mut driver = Self { child, port: 0, tells_console, said };
         driver.port = driver.named(&ports)?;
         Ok(driver)

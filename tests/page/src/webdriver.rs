@@ -33,8 +33,13 @@ impl Session {
     /// Starts a driver on a free port, and a headless browser with a fresh profile.
     pub fn start(browser: &Browser<'_>) -> Result<Self, String> {
         let driver = Driver::start(browser)?;
-        let mut session =
-            Self { driver, id: String::new(), browser_process: None, tools_port: None, window: RefCell::default() };
+        let mut session = Self {
+            driver,
+            id: String::new(),
+            browser_process: None,
+            tools_port: None,
+            window: RefCell::default(),
+        };
         let created = session.call(
             "POST",
             "/session",
@@ -222,8 +227,9 @@ impl Session {
         let body = body.map_or_else(String::new, |body| body.to_string());
         let (status, answer) = exchange(self.driver.port(), method, path, &body)
             .map_err(|error| format!("the driver did not answer {method} {path}: {error}"))?;
-        let mut answer: Value = serde_json::from_slice(&answer)
-            .map_err(|error| format!("the driver's answer to {method} {path} is not JSON: {error}: HTTP {status} {}", String::from_utf8_lossy(&answer)))?;
+        let mut answer: Value = serde_json::from_slice(&answer).map_err(|error| {
+            format!("the driver's answer to {method} {path} (HTTP {status}) is not JSON: {error}")
+        })?;
         let value = answer["value"].take();
         if status == 200 {
             return Ok(value);

@@ -23,6 +23,11 @@ pub(super) fn cargo_fuzz() -> Tool {
     Tool { package: "cargo-fuzz", program: "cargo-fuzz", version: "0.13.2".into() }
 }
 
+/// Drives Firefox.
+pub(super) fn geckodriver() -> Tool {
+    Tool { package: "geckodriver", program: "geckodriver", version: "0.37.1".into() }
+}
+
 /// Writes the page's JavaScript side; must be of the very version that the page links.
 pub(super) fn wasm_bindgen(context: &Context) -> Result<Tool> {
     let path = context.root.join("Cargo.lock");
