@@ -124,9 +124,9 @@ impl Pipelines {
 }
 
 impl GpuModel {
-    /// Whether pipelines are left to be made.
-    pub fn lacks_pipelines(&self) -> bool {
-        self.pipelines.n_left() > 0
+    /// How many pipelines are left to be made.
+    pub fn n_pipelines_left(&self) -> usize {
+        self.pipelines.n_left()
     }
 
     /// Makes a pipeline that is left, if any; the future is done when the device has it.
@@ -140,7 +140,7 @@ impl GpuModel {
 
     /// Makes all that are left.
     pub(super) fn make_pipelines(&mut self) {
-        while self.lacks_pipelines() {
+        while self.n_pipelines_left() > 0 {
             self.pipelines.make_next();
             self.counters.gpu_objects += 1;
         }

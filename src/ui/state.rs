@@ -234,6 +234,9 @@ impl State {
             Event::Status { request: None, status } => {
                 self.live = Some(status);
                 self.touch(Part::Live);
+                if self.benchmark.is_running() {
+                    self.touch(Part::Benchmark);
+                }
             }
             // The page asks for none of these; a developer's request does, and hears of it elsewhere. The client itself
             // greets again.
