@@ -11,11 +11,11 @@ use std::task::{Context, Poll};
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 
+use super::ConnectionId;
 use super::load::{self, Described, LoadError, Loaded};
-use super::machine::Chosen;
+use super::machine::{Chosen, SharedProcessor};
 use super::models::Wanted;
 use super::serve::Place;
-use super::{ConnectionId, Surroundings};
 use crate::gpu::{Gpu, GpuError};
 use crate::protocol::{Event, IfFull, ModelId};
 use crate::store::Source;
@@ -187,8 +187,8 @@ pub(super) struct DeviceWanted {
     pub(super) gpu: Option<Rc<Gpu>>,
     /// Another was lost before.
     pub(super) is_patient: bool,
-    /// What the processor needs to compute.
-    pub(super) surroundings: Surroundings,
+    /// The processor, where there is none, or it is wanted.
+    pub(super) processor: SharedProcessor,
 }
 
 /// Finds and reads a model's files, and opens a device for it.
@@ -197,7 +197,7 @@ async fn open<P: Place>(
     wanted: &Wanted,
     attachments: &[P::Attachment],
     known: Option<Vec<P::Source>>,
-    DeviceWanted { gpu, is_patient, surroundings }: DeviceWanted,
+    DeviceWanted { gpu, is_patient, processor }: DeviceWanted,
     mut stage: Stage,
     news: &News,
 ) -> Result<Opened<P>, String> {
@@ -225,7 +225,7 @@ async fn open<P: Place>(
         }
         Ok(Rc::new(open_gpu(place, is_patient).await?))
     };
-    let chosen = Chosen::by(described.device(), &surroundings, open).await;
+    let chosen = Chosen::by(described.device(), &processor, open).await;
     let chosen = chosen.map_err(|error| place.in_words(&error))?;
     let needed_bytes = described.gpu_bytes(&chosen.machine);
     let needed_bytes = needed_bytes.map_err(|error| place.in_words(&LoadError::Gpu(error)))?;
