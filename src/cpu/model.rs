@@ -148,6 +148,12 @@ impl CpuModel {
     }
 }
 
+/// Bytes that the weights of a plan take, as the file stores them.
+pub fn weight_bytes(plan: &Plan) -> u64 {
+    let row_bytes = |matrix: &Matrix| matrix.block_type.row_bytes(matrix.n_columns as u64);
+    plan.matrices.iter().map(|matrix| row_bytes(matrix).unwrap_or(0) * matrix.n_rows() as u64).sum()
+}
+
 fn check(matrix: &Matrix) -> Result<(), CpuError> {
     let tensor = || matrix.parts.first().map_or_else(String::new, |part| part.tensor.clone());
     if !DECODED.contains(&matrix.block_type) {
@@ -162,9 +168,7 @@ fn check(matrix: &Matrix) -> Result<(), CpuError> {
 
 fn matrices(plan: &Plan) -> Result<Vec<CpuMatrix>, CpuError> {
     plan.matrices.iter().try_for_each(check)?;
-    let row_bytes = |matrix: &Matrix| matrix.block_type.row_bytes(matrix.n_columns as u64);
-    let bytes = plan.matrices.iter().map(|matrix| row_bytes(matrix).unwrap_or(0) * matrix.n_rows() as u64);
-    let needed_bytes = bytes.sum();
+    let needed_bytes = weight_bytes(plan);
     let error = || CpuError::OutOfMemory { what: "the weights", needed_bytes };
     if cfg!(target_pointer_width = "64") {
         // All at once, since a system may grant each of many requests and find out when the memory is used. WebAssembly

@@ -9,8 +9,8 @@ use super::open::open;
 use super::pace::Pace;
 use super::request::MAX_OUTPUTS;
 use super::weights::write_weights;
-use crate::cpu::CpuError;
 use crate::cpu::model::CpuModel;
+use crate::cpu::{self, CpuError};
 use crate::engine::blocks::{CacheConfig, Window};
 use crate::engine::{Engine, EngineConfig};
 use crate::format::block::BlockType;
@@ -327,6 +327,17 @@ impl<S: Source> Described<S> {
         let activations =
             layout.hidden_bytes + layout.inputs_bytes + layout.outputs_bytes + layout.tables_bytes;
         Ok(weights.sum::<u64>() + activations + readbacks + self.kv_pool(max_binding_bytes).1)
+    }
+
+    /// Refuses weights that are more than fits where the processor computes.
+    pub fn check_size(&self, machine: &Machine, processor_bytes: Option<u64>) -> Result<(), CpuError> {
+        let weight_bytes = cpu::model::weight_bytes(&self.plan);
+        match (machine, processor_bytes) {
+            (Machine::Cpu(_), Some(most_bytes)) if weight_bytes > most_bytes => {
+                Err(CpuError::TooLarge { weight_bytes, most_bytes })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn capacity(&self, is_software: bool) -> Capacity {

@@ -227,6 +227,8 @@ async fn open<P: Place>(
     };
     let chosen = Chosen::by(described.device(), &processor, open).await;
     let chosen = chosen.map_err(|error| place.in_words(&error))?;
+    let is_small = described.check_size(&chosen.machine, processor.most_bytes());
+    is_small.map_err(|error| place.in_words(&error.into()))?;
     let needed_bytes = described.gpu_bytes(&chosen.machine);
     let needed_bytes = needed_bytes.map_err(|error| place.in_words(&LoadError::Gpu(error)))?;
     Ok(Opened { sources, described, chosen, needed_bytes })

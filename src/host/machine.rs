@@ -85,6 +85,11 @@ impl SharedProcessor {
         Self { surroundings, made: Rc::default() }
     }
 
+    /// Most bytes that models on it may take, all together, where that is known.
+    pub fn most_bytes(&self) -> Option<u64> {
+        (self.surroundings.processor_bytes)()
+    }
+
     /// It.
     fn get(&self) -> Result<Rc<Processor>, CpuError> {
         if let Some(made) = self.made.get() {
