@@ -140,12 +140,21 @@ impl CpuModel {
 
     /// Bytes of all that it has in memory.
     pub fn total_bytes(&self) -> u64 {
-        let vectors: usize = self.plan.vectors.iter().map(Vector::len).sum();
-        self.weight_bytes
-            + vectors as u64 * 4
-            + self.kv_bytes()
-            + Scratch::n_bytes(&self.plan, &self.capacity)
+        self.weight_bytes + self.kv_bytes() + beside_bytes(&self.plan, &self.capacity)
     }
+
+    /// Bytes that it will take, all together, if memory suffices.
+    pub fn needed_bytes(plan: &Plan, capacity: &Capacity, kv_tokens: usize) -> u64 {
+        let asked = plan.sizes.kv_blocks(plan.kv, kv_tokens, u64::MAX);
+        let blocks = plan.cache_blocks(asked, capacity.decode_rows, capacity.prefill_rows);
+        weight_bytes(plan) + plan.kv_bytes(&blocks) + beside_bytes(plan, capacity)
+    }
+}
+
+/// Bytes beside matrices and cache: vectors and activations.
+fn beside_bytes(plan: &Plan, capacity: &Capacity) -> u64 {
+    let vectors: usize = plan.vectors.iter().map(Vector::len).sum();
+    vectors as u64 * 4 + Scratch::n_bytes(plan, capacity)
 }
 
 /// Bytes that the weights of a plan take, as the file stores them.

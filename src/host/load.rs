@@ -306,9 +306,11 @@ impl<S: Source> Described<S> {
         Plan { precision, ..self.plan.clone() }
     }
 
-    /// Bytes that the model will take on a GPU, all its buffers together, if its memory suffices; none on the processor.
-    pub fn gpu_bytes(&self, machine: &Machine) -> Result<u64, GpuError> {
-        let Some(gpu) = machine.gpu() else { return Ok(0) };
+    /// Bytes that the model will take on a machine, all together, if its memory suffices.
+    pub fn needed_bytes(&self, machine: &Machine) -> Result<u64, GpuError> {
+        let Some(gpu) = machine.gpu() else {
+            return Ok(CpuModel::needed_bytes(&self.plan_on(true), &self.capacity(true), self.kv_tokens));
+        };
         let max_binding_bytes = gpu.max_binding_bytes();
         let is_software = gpu.summary().is_software;
         let layout = Layout::new(

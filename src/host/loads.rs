@@ -15,6 +15,7 @@ use super::ConnectionId;
 use super::load::{self, Described, LoadError, Loaded};
 use super::machine::{Chosen, SharedProcessor};
 use super::models::Wanted;
+use super::room::Room;
 use super::serve::Place;
 use crate::gpu::{Gpu, GpuError};
 use crate::protocol::{Event, IfFull, ModelId};
@@ -28,8 +29,8 @@ pub(super) struct Job<P: Place> {
     pub(super) askers: BTreeMap<ConnectionId, IfFull>,
     /// The model that was lost with its device, and its files.
     pub(super) again: Option<(ModelId, Vec<P::Source>)>,
-    /// Bytes that it takes, once that is known.
-    pub(super) needed_bytes: Option<u64>,
+    /// What it takes, once that is known.
+    pub(super) needed: Option<Room>,
     /// How far it is.
     pub(super) stage: Stage,
 }
@@ -60,7 +61,7 @@ pub(super) struct Opened<P: Place> {
     pub(super) sources: Vec<P::Source>,
     pub(super) described: Described<P::Source>,
     pub(super) chosen: Chosen,
-    pub(super) needed_bytes: u64,
+    pub(super) needed: Room,
 }
 
 /// What a load came to.
@@ -229,9 +230,10 @@ async fn open<P: Place>(
     let chosen = chosen.map_err(|error| place.in_words(&error))?;
     let is_small = described.check_size(&chosen.machine, processor.most_bytes());
     is_small.map_err(|error| place.in_words(&error.into()))?;
-    let needed_bytes = described.gpu_bytes(&chosen.machine);
-    let needed_bytes = needed_bytes.map_err(|error| place.in_words(&LoadError::Gpu(error)))?;
-    Ok(Opened { sources, described, chosen, needed_bytes })
+    let needed_bytes = described.needed_bytes(&chosen.machine);
+    let n_bytes = needed_bytes.map_err(|error| place.in_words(&LoadError::Gpu(error)))?;
+    let needed = Room { n_bytes, is_on_gpu: chosen.machine.gpu().is_some() };
+    Ok(Opened { sources, described, chosen, needed })
 }
 
 /// Opens a device. Where one was just lost, a browser may need a moment until it offers another.

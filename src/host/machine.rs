@@ -200,11 +200,11 @@ impl Computer {
         either!(self, model => model.weight_bytes())
     }
 
-    /// Bytes of a GPU's memory that it takes, all together.
-    pub fn gpu_bytes(&self) -> u64 {
+    /// Bytes of its machine's memory that it takes, all together.
+    pub fn total_bytes(&self) -> u64 {
         match self {
             Self::Gpu(model) => model.gpu_bytes(),
-            Self::Cpu(_) => 0,
+            Self::Cpu(model) => model.total_bytes(),
         }
     }
 
