@@ -16,10 +16,7 @@ use super::step::{Scratch, Step, Walk, Weights};
 use super::{CpuError, Processor};
 use crate::format::decode::DECODED;
 use crate::plan::batch::{BLOCK_TOKENS, Batch, Capacity};
-use crate::plan::{Device, Matrix, MatrixId, Plan, StepOutput, Ticket, Vector, VectorId};
-
-/// The smallest cache worth having, in tokens.
-const MIN_KV_TOKENS: usize = 64;
+use crate::plan::{Device, Matrix, MatrixId, Plan, StepOutput, Ticket, Vector, VectorId, kv_sizes};
 
 /// A loaded model.
 #[derive(Debug)]
@@ -196,29 +193,15 @@ fn matrices(plan: &Plan) -> Result<Vec<CpuMatrix>, CpuError> {
 /// A cache for so many tokens, or half of them while memory does not suffice; and the blocks of each of the plan's.
 fn cache(plan: &Plan, capacity: &Capacity, kv_tokens: usize) -> Result<(Cache, Vec<usize>), CpuError> {
     let asked = plan.sizes.kv_blocks(plan.kv, kv_tokens, u64::MAX);
-    first_that_fits(asked, MIN_KV_TOKENS / BLOCK_TOKENS, |n_blocks| {
+    let mut needed_bytes = 0;
+    for n_blocks in kv_sizes(asked) {
         let blocks = plan.cache_blocks(n_blocks, capacity.decode_rows, capacity.prefill_rows);
-        let needed_bytes = plan.kv_bytes(&blocks);
-        let cache = Cache::new(plan, &blocks);
-        cache
-            .map(|cache| (cache, blocks))
-            .map_err(|_full| CpuError::OutOfMemory { what: "the KV cache", needed_bytes })
-    })
-}
-
-/// What `make` gives for the first of n, n / 2, n / 4 … that memory suffices for; an error below `least`.
-fn first_that_fits<T>(
-    asked: usize,
-    least: usize,
-    mut make: impl FnMut(usize) -> Result<T, CpuError>,
-) -> Result<T, CpuError> {
-    let mut n = asked;
-    loop {
-        match make(n) {
-            Err(CpuError::OutOfMemory { .. }) if n / 2 >= least => n /= 2,
-            made => return made,
+        match Cache::new(plan, &blocks) {
+            Ok(cache) => return Ok((cache, blocks)),
+            Err(_full) => needed_bytes = plan.kv_bytes(&blocks),
         }
     }
+    Err(CpuError::OutOfMemory { what: "the KV cache", needed_bytes })
 }
 
 impl Device for CpuModel {
@@ -276,29 +259,5 @@ impl Device for CpuModel {
                 processor.take_turn().await;
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cache_that_does_not_fit_is_halved_until_it_does() {
-        let ask = |asked, least, room| {
-            let mut tried = Vec::new();
-            let made = first_that_fits(asked, least, |n| {
-                tried.push(n);
-                let error = CpuError::OutOfMemory { what: "the KV cache", needed_bytes: n as u64 };
-                if n <= room { Ok(n) } else { Err(error) }
-            });
-            (made, tried)
-        };
-        assert_eq!(ask(128, 2, 200), (Ok(128), vec![128]));
-        assert_eq!(ask(128, 2, 33), (Ok(32), vec![128, 64, 32]));
-        assert_eq!(ask(5, 2, 2), (Ok(2), vec![5, 2]));
-        let (refused, tried) = ask(128, 2, 1);
-        assert_eq!(tried, [128, 64, 32, 16, 8, 4, 2]);
-        assert_eq!(refused, Err(CpuError::OutOfMemory { what: "the KV cache", needed_bytes: 2 }));
     }
 }

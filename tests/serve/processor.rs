@@ -45,8 +45,8 @@ fn models_there_have_one_budget() {
     assert_eq!((models.len(), models[0].n_tabs), (1, 2));
     assert!(models[0].n_bytes > 0);
     world.load(2, "other", on_processor(), IfFull::Replace);
-    assert_eq!(world.ready(2).id, 2);
     world.hear(1, "Unloaded", |event| matches!(event, Event::Unloaded { .. }).then_some(()));
+    assert_eq!(world.ready(2).id, 2);
     assert_eq!(world.status(2).n_models, 1);
 }
 
