@@ -1,6 +1,7 @@
 //! The process that drives a browser. It ends with the value that started it, and the browser with its session.
 
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -10,6 +11,8 @@ use std::time::Duration;
 
 /// A driver names its port within this.
 const START: Duration = Duration::from_secs(60);
+/// Lines that are kept of what it and its browser say.
+const MOST_LINES: usize = 1000;
 
 /// A browser and its driver, and how they are started.
 pub struct Browser<'a> {
@@ -81,8 +84,11 @@ pub(crate) struct Driver {
     port: u16,
     /// Whether the browser's console is among what it says.
     tells_console: bool,
-    said: Arc<Mutex<Vec<String>>>,
+    said: Said,
 }
+
+/// The last lines that were said.
+type Said = Arc<Mutex<VecDeque<String>>>;
 
 impl Driver {
     /// Starts it on a free port.
@@ -131,7 +137,7 @@ impl Driver {
 
     /// What it said since the last call.
     pub(crate) fn take_said(&self) -> Vec<String> {
-        std::mem::take(&mut *self.said.lock().unwrap_or_else(PoisonError::into_inner))
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
     }
 
     /// Ends it.
@@ -143,14 +149,11 @@ impl Driver {
 }
 
 /// Reads to the end, so that the driver never blocks on a full pipe; the port goes to whoever waits for it.
-fn read(
-    output: impl Read + Send + 'static,
-    said: &Arc<Mutex<Vec<String>>>,
-    mut port: Option<(&'static str, Sender<u16>)>,
-) {
+fn read(output: impl Read + Send + 'static, said: &Said, mut port: Option<(&'static str, Sender<u16>)>) {
     let said = said.clone();
     std::thread::spawn(move || {
-        for line in BufReader::new(output).lines().map_while(Result::ok) {
+        for bytes in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&bytes).into_owned();
             if let Some((before, sender)) = &port
                 && let Some((_, number)) = line.split_once(before)
                 && let Ok(number) = number.trim_end_matches('.').parse()
@@ -159,7 +162,11 @@ fn read(
                 let _ = sender.send(number);
                 port = None;
             }
-            said.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+            if said.len() == MOST_LINES {
+                said.pop_front();
+            }
+            said.push_back(line);
         }
     });
 }

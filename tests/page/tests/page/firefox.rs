@@ -75,8 +75,10 @@ fn a_long_prompt_is_stopped_and_a_wrong_file_is_explained() {
         reload(page)?;
         page.see("Stopped.", AT_ONCE)?;
         page.press("New chat")?;
+        let n_bytes = page.server().sent_bytes(MODEL_FILES);
         if !page.offers("Model: SmolLM2 135M Instruct")? {
             page.load_default_model()?;
+            assert_eq!(page.server().sent_bytes(MODEL_FILES), n_bytes, "Firefox did not keep the model");
         }
         page.ask(QUESTION)?;
         page.see("Paris", ANSWER)?;
