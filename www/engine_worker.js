@@ -2,6 +2,7 @@
 // which the others reach over a channel. It listens first and loads second: what is said meanwhile waits in the ports.
 const isShared = "onconnect" in globalThis;
 const base = new URL(".", location.href).pathname;
+const withoutGpu = new URL(location.href).searchParams.has("without-gpu");
 // The instance tells this worker from the one before it; the leading tab chooses that of its own.
 const [channelName, instance] = isShared ? ["", `${Date.now()}-${Math.random()}`] : globalThis.name.split("\n");
 // All that are open. The engine takes one out when its tab is gone.
@@ -10,7 +11,10 @@ let attach = null;
 let lastWords = null;
 
 const meet = (port) => {
-  if (lastWords) return port.postMessage(lastWords);
+  if (lastWords) {
+    port.postMessage(lastWords);
+    return close();
+  }
   ports.add(port);
   port.postMessage(["open", instance]);
   attach?.(port);
@@ -21,7 +25,8 @@ const end = (...words) => {
   if (lastWords) return;
   lastWords = words;
   toAll(words);
-  close();
+  // Where a shared worker closes before its first tab connects, that tab never hears anything.
+  if (!isShared || ports.size > 0) close();
 };
 globalThis.fatal = (sentence) => end("fatal", sentence, instance);
 let toAll = (words) => ports.forEach((port) => port.postMessage(words));
@@ -88,7 +93,8 @@ addEventListener("unhandledrejection", ({ reason }) => {
   if (reason instanceof WebAssembly.RuntimeError) fatal(`The engine stopped: ${reason.message}.`);
 });
 
-// Asked before the engine is fetched: a worker without WebGPU leaves at once and holds no lock. Where the GPU's process
+// Asked before the engine is fetched: a shared worker without WebGPU leaves at once and holds no lock, unless the tab found
+// that it has none either; then the processor computes, and the worker may as well be shared. Where the GPU's process
 // just crashed, a browser may need a moment until it offers an adapter.
 const hasGpu = async () => {
   if (!navigator.gpu) return false;
@@ -101,7 +107,7 @@ const hasGpu = async () => {
 
 // Not awaited here: a shared worker's first tab connects when this script has run to its end.
 const load = async () => {
-  if (isShared && !(await hasGpu())) return end("no-gpu");
+  if (isShared && !withoutGpu && !(await hasGpu())) return end("no-gpu");
   const engine = await import("./engine.js");
   await engine.default({ module_or_path: new URL("./engine_bg.wasm", import.meta.url) });
   engine.start(base, ports);

@@ -58,8 +58,10 @@ type Listener = Box<dyn FnMut(&Incoming) -> ControlFlow<()>>;
 /// How an engine is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// In a worker that tabs share.
+    /// In a worker that tabs share and that has WebGPU.
     Shared,
+    /// In one that needs none, where the page has none either.
+    SharedWithoutGpu,
     /// In a worker of the tab that leads.
     Tabs,
 }
@@ -228,9 +230,10 @@ impl Client {
             }
         };
         match self.way.get() {
-            Way::Shared => {
+            way @ (Way::Shared | Way::SharedWithoutGpu) => {
                 let generation = place::generation();
-                SharedLine::open(generation, hear).map(|line| Line::Shared { line, generation })
+                SharedLine::open(generation, way == Way::Shared, hear)
+                    .map(|line| Line::Shared { line, generation })
             }
             Way::Tabs => TabsLine::open(&self.channel_name, &self.lost.borrow(), hear).map(Line::Tabs),
         }
@@ -247,9 +250,16 @@ impl Client {
                 }
             }
             Heard::NoGpu => {
-                self.way.set(Way::Tabs);
+                let attempt = self.next_attempt();
                 self.link.replace(None);
-                self.connect(OPEN_MS);
+                let client = Rc::clone(self);
+                spawn_local(async move {
+                    let way = if shared::page_has_gpu().await { Way::Tabs } else { Way::SharedWithoutGpu };
+                    if client.attempt.get() == attempt {
+                        client.way.set(way);
+                        client.connect(OPEN_MS);
+                    }
+                });
             }
             Heard::Event(event, attachments) => {
                 let received = self.link.borrow_mut().as_mut().map(|link| link.received(&event));
@@ -294,7 +304,7 @@ impl Client {
     /// The engine is gone, or does not know this tab: the next one goes on, unless that happened too often.
     fn lose(self: &Rc<Self>, sentence: &str, engine_died: bool) {
         let last_words = self.last_words.take();
-        let counts = losses::counts(self.way.get() == Way::Shared, engine_died, last_words.is_some());
+        let counts = losses::counts(self.way.get() != Way::Tabs, engine_died, last_words.is_some());
         let sentence = last_words.unwrap_or_else(|| sentence.to_owned());
         if engine_died {
             self.note_lost();

@@ -68,6 +68,17 @@ pub enum CpuError {
         /// How much was asked.
         needed_bytes: u64,
     },
+    /// A model is larger than the memory that can be addressed.
+    #[error(
+        "the model's weights take {:.1} GB, but without a GPU no more than {:.1} GB fit here; take a smaller model, one with fewer bits a weight, or a browser or system with a GPU",
+        *weight_bytes as f64 / 1e9, *most_bytes as f64 / 1e9
+    )]
+    TooLarge {
+        /// Of the weights.
+        weight_bytes: u64,
+        /// For all that is in memory.
+        most_bytes: u64,
+    },
     /// The system gave no threads.
     #[error("{n_threads} threads were not to be had: {reason}; ask for fewer")]
     Threads {

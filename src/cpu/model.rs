@@ -16,10 +16,7 @@ use super::step::{Scratch, Step, Walk, Weights};
 use super::{CpuError, Processor};
 use crate::format::decode::DECODED;
 use crate::plan::batch::{BLOCK_TOKENS, Batch, Capacity};
-use crate::plan::{Device, Matrix, MatrixId, Plan, StepOutput, Ticket, Vector, VectorId};
-
-/// The smallest cache worth having, in tokens.
-const MIN_KV_TOKENS: usize = 64;
+use crate::plan::{Device, Matrix, MatrixId, Plan, StepOutput, Ticket, Vector, VectorId, kv_sizes};
 
 /// A loaded model.
 #[derive(Debug)]
@@ -140,12 +137,27 @@ impl CpuModel {
 
     /// Bytes of all that it has in memory.
     pub fn total_bytes(&self) -> u64 {
-        let vectors: usize = self.plan.vectors.iter().map(Vector::len).sum();
-        self.weight_bytes
-            + vectors as u64 * 4
-            + self.kv_bytes()
-            + Scratch::n_bytes(&self.plan, &self.capacity)
+        self.weight_bytes + self.kv_bytes() + beside_bytes(&self.plan, &self.capacity)
     }
+
+    /// Bytes that it will take, all together, if memory suffices.
+    pub fn needed_bytes(plan: &Plan, capacity: &Capacity, kv_tokens: usize) -> u64 {
+        let asked = plan.sizes.kv_blocks(plan.kv, kv_tokens, u64::MAX);
+        let blocks = plan.cache_blocks(asked, capacity.decode_rows, capacity.prefill_rows);
+        weight_bytes(plan) + plan.kv_bytes(&blocks) + beside_bytes(plan, capacity)
+    }
+}
+
+/// Bytes beside matrices and cache: vectors and activations.
+fn beside_bytes(plan: &Plan, capacity: &Capacity) -> u64 {
+    let vectors: usize = plan.vectors.iter().map(Vector::len).sum();
+    vectors as u64 * 4 + Scratch::n_bytes(plan, capacity)
+}
+
+/// Bytes that the weights of a plan take, as the file stores them.
+pub fn weight_bytes(plan: &Plan) -> u64 {
+    let row_bytes = |matrix: &Matrix| matrix.block_type.row_bytes(matrix.n_columns as u64);
+    plan.matrices.iter().map(|matrix| row_bytes(matrix).unwrap_or(0) * matrix.n_rows() as u64).sum()
 }
 
 fn check(matrix: &Matrix) -> Result<(), CpuError> {
@@ -162,9 +174,7 @@ fn check(matrix: &Matrix) -> Result<(), CpuError> {
 
 fn matrices(plan: &Plan) -> Result<Vec<CpuMatrix>, CpuError> {
     plan.matrices.iter().try_for_each(check)?;
-    let row_bytes = |matrix: &Matrix| matrix.block_type.row_bytes(matrix.n_columns as u64);
-    let bytes = plan.matrices.iter().map(|matrix| row_bytes(matrix).unwrap_or(0) * matrix.n_rows() as u64);
-    let needed_bytes = bytes.sum();
+    let needed_bytes = weight_bytes(plan);
     let error = || CpuError::OutOfMemory { what: "the weights", needed_bytes };
     if cfg!(target_pointer_width = "64") {
         // All at once, since a system may grant each of many requests and find out when the memory is used. WebAssembly
@@ -183,29 +193,15 @@ fn matrices(plan: &Plan) -> Result<Vec<CpuMatrix>, CpuError> {
 /// A cache for so many tokens, or half of them while memory does not suffice; and the blocks of each of the plan's.
 fn cache(plan: &Plan, capacity: &Capacity, kv_tokens: usize) -> Result<(Cache, Vec<usize>), CpuError> {
     let asked = plan.sizes.kv_blocks(plan.kv, kv_tokens, u64::MAX);
-    first_that_fits(asked, MIN_KV_TOKENS / BLOCK_TOKENS, |n_blocks| {
+    let mut needed_bytes = 0;
+    for n_blocks in kv_sizes(asked) {
         let blocks = plan.cache_blocks(n_blocks, capacity.decode_rows, capacity.prefill_rows);
-        let needed_bytes = plan.kv_bytes(&blocks);
-        let cache = Cache::new(plan, &blocks);
-        cache
-            .map(|cache| (cache, blocks))
-            .map_err(|_full| CpuError::OutOfMemory { what: "the KV cache", needed_bytes })
-    })
-}
-
-/// What `make` gives for the first of n, n / 2, n / 4 … that memory suffices for; an error below `least`.
-fn first_that_fits<T>(
-    asked: usize,
-    least: usize,
-    mut make: impl FnMut(usize) -> Result<T, CpuError>,
-) -> Result<T, CpuError> {
-    let mut n = asked;
-    loop {
-        match make(n) {
-            Err(CpuError::OutOfMemory { .. }) if n / 2 >= least => n /= 2,
-            made => return made,
+        match Cache::new(plan, &blocks) {
+            Ok(cache) => return Ok((cache, blocks)),
+            Err(_full) => needed_bytes = plan.kv_bytes(&blocks),
         }
     }
+    Err(CpuError::OutOfMemory { what: "the KV cache", needed_bytes })
 }
 
 impl Device for CpuModel {
@@ -263,29 +259,5 @@ impl Device for CpuModel {
                 processor.take_turn().await;
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cache_that_does_not_fit_is_halved_until_it_does() {
-        let ask = |asked, least, room| {
-            let mut tried = Vec::new();
-            let made = first_that_fits(asked, least, |n| {
-                tried.push(n);
-                let error = CpuError::OutOfMemory { what: "the KV cache", needed_bytes: n as u64 };
-                if n <= room { Ok(n) } else { Err(error) }
-            });
-            (made, tried)
-        };
-        assert_eq!(ask(128, 2, 200), (Ok(128), vec![128]));
-        assert_eq!(ask(128, 2, 33), (Ok(32), vec![128, 64, 32]));
-        assert_eq!(ask(5, 2, 2), (Ok(2), vec![5, 2]));
-        let (refused, tried) = ask(128, 2, 1);
-        assert_eq!(tried, [128, 64, 32, 16, 8, 4, 2]);
-        assert_eq!(refused, Err(CpuError::OutOfMemory { what: "the KV cache", needed_bytes: 2 }));
     }
 }

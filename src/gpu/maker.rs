@@ -11,14 +11,10 @@ use super::pipelines::{Pipeline, Pipelines};
 use super::shader::ShaderKey;
 use super::weights::device_bytes;
 use super::{Gpu, GpuError, batch_words, sampled_words};
-use crate::plan::Plan;
-use crate::plan::batch::BLOCK_TOKENS;
+use crate::plan::{Plan, kv_sizes};
 
 /// Bytes of a dispatch's constants.
 const CONSTANTS_BYTES: usize = size_of::<Constants>();
-
-/// The smallest cache worth having, in tokens.
-const MIN_KV_TOKENS: usize = 64;
 
 /// The rows of a matrix that share a binding.
 #[derive(Debug)]
@@ -169,18 +165,20 @@ impl Maker<'_> {
     ) -> Result<(Vec<wgpu::Buffer>, Vec<usize>), GpuError> {
         let block_bytes = plan.sizes.kv_block_bytes(plan.kv) as u64;
         let asked = plan.sizes.kv_blocks(plan.kv, kv_tokens, self.gpu.max_binding_bytes());
-        let blocks_of = |n_blocks| plan.cache_blocks(n_blocks, capacity.decode_rows, capacity.prefill_rows);
-        let (buffers, n_blocks) = first_that_fits(asked, MIN_KV_TOKENS / BLOCK_TOKENS, async |n_blocks| {
-            let blocks = blocks_of(n_blocks);
+        let mut full = None;
+        for n_blocks in kv_sizes(asked) {
+            let blocks = plan.cache_blocks(n_blocks, capacity.decode_rows, capacity.prefill_rows);
             let sizes: Vec<u64> =
                 plan.layer_caches.iter().map(|cache| block_bytes * blocks[*cache] as u64).collect();
-            self.within_memory("the KV cache", sizes.iter().sum(), |maker| {
+            let made = self.within_memory("the KV cache", sizes.iter().sum(), |maker| {
                 sizes.iter().map(|size| maker.buffer("kv", *size, wgpu::BufferUsages::STORAGE)).collect()
-            })
-            .await
-        })
-        .await?;
-        Ok((buffers, blocks_of(n_blocks)))
+            });
+            match made.await {
+                Err(error @ GpuError::OutOfMemory { .. }) => full = Some(error),
+                made => return made.map(|buffers| (buffers, blocks)),
+            }
+        }
+        Err(full.expect("one size is tried at least"))
     }
 
     pub(super) fn compile(
@@ -269,22 +267,6 @@ fn name_of(entry_point: &str, tensor: Option<&str>) -> String {
     kind.map_or_else(|| entry_point.to_owned(), |kind| format!("{entry_point} {kind}"))
 }
 
-/// What `make` gives for the first of n, n / 2, n / 4 … that memory suffices for, and which; an error below `least`.
-async fn first_that_fits<T>(
-    asked: usize,
-    least: usize,
-    mut make: impl AsyncFnMut(usize) -> Result<T, GpuError>,
-) -> Result<(T, usize), GpuError> {
-    let mut n = asked;
-    loop {
-        match make(n).await {
-            Ok(made) => return Ok((made, n)),
-            Err(GpuError::OutOfMemory { .. }) if n / 2 >= least => n /= 2,
-            Err(error) => return Err(error),
-        }
-    }
-}
-
 /// The one layout of common.wgsl: 7 storage buffers and a uniform.
 fn bind_group_layout(device: &wgpu::Device) -> wgpu::BindGroupLayout {
     let read = wgpu::BufferBindingType::Storage { read_only: true };
@@ -304,41 +286,4 @@ fn bind_group_layout(device: &wgpu::Device) -> wgpu::BindGroupLayout {
         label: Some("pagelm"),
         entries: &entries,
     })
-}
-
-#[cfg(all(test, feature = "native"))]
-mod tests {
-    use super::*;
-
-    /// Asks for `asked` with room for `room`; tells what was made, and every size that was tried.
-    fn ask(asked: usize, least: usize, room: usize) -> (Result<usize, GpuError>, Vec<usize>) {
-        let mut tried = Vec::new();
-        let made = pollster::block_on(first_that_fits(asked, least, async |n| {
-            tried.push(n);
-            let error = GpuError::OutOfMemory { what: "the KV cache", needed_bytes: n as u64 };
-            if n <= room { Ok(()) } else { Err(error) }
-        }));
-        (made.map(|((), n)| n), tried)
-    }
-
-    #[test]
-    fn a_cache_that_does_not_fit_is_halved_until_it_does() {
-        assert_eq!(ask(128, 2, 200), (Ok(128), vec![128]));
-        assert_eq!(ask(128, 2, 33), (Ok(32), vec![128, 64, 32]));
-        assert_eq!(ask(5, 2, 2), (Ok(2), vec![5, 2]));
-        let (refused, tried) = ask(128, 2, 1);
-        assert_eq!(tried, [128, 64, 32, 16, 8, 4, 2]);
-        assert!(matches!(refused, Err(GpuError::OutOfMemory { needed_bytes: 2, .. })), "{refused:?}");
-    }
-
-    #[test]
-    fn another_error_is_not_tried_again() {
-        let lost = GpuError::Lost { reason: "unplugged".into() };
-        let mut n_tries = 0;
-        let made: Result<((), usize), GpuError> = pollster::block_on(first_that_fits(8, 1, async |_| {
-            n_tries += 1;
-            Err(lost.clone())
-        }));
-        assert_eq!((made, n_tries), (Err(lost), 1));
-    }
 }

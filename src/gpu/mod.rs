@@ -43,7 +43,7 @@ pub mod weights;
 pub enum GpuError {
     /// There is no WebGPU here at all.
     #[error(
-        "this browser offers no WebGPU; a current Chrome, Edge, Safari 26 or Firefox on a secure page (https or localhost) has it"
+        "this browser offers no WebGPU; on a secure page (https or localhost) a current Chrome, Edge or Safari 26 does, and Firefox on Windows and macOS"
     )]
     NoWebGpu,
     /// There is no adapter.

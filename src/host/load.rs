@@ -9,8 +9,8 @@ use super::open::open;
 use super::pace::Pace;
 use super::request::MAX_OUTPUTS;
 use super::weights::write_weights;
-use crate::cpu::CpuError;
 use crate::cpu::model::CpuModel;
+use crate::cpu::{self, CpuError};
 use crate::engine::blocks::{CacheConfig, Window};
 use crate::engine::{Engine, EngineConfig};
 use crate::format::block::BlockType;
@@ -306,9 +306,11 @@ impl<S: Source> Described<S> {
         Plan { precision, ..self.plan.clone() }
     }
 
-    /// Bytes that the model will take on a GPU, all its buffers together, if its memory suffices; none on the processor.
-    pub fn gpu_bytes(&self, machine: &Machine) -> Result<u64, GpuError> {
-        let Some(gpu) = machine.gpu() else { return Ok(0) };
+    /// Bytes that the model will take on a machine, all together, if its memory suffices.
+    pub fn needed_bytes(&self, machine: &Machine) -> Result<u64, GpuError> {
+        let Some(gpu) = machine.gpu() else {
+            return Ok(CpuModel::needed_bytes(&self.plan_on(true), &self.capacity(true), self.kv_tokens));
+        };
         let max_binding_bytes = gpu.max_binding_bytes();
         let is_software = gpu.summary().is_software;
         let layout = Layout::new(
@@ -327,6 +329,17 @@ impl<S: Source> Described<S> {
         let activations =
             layout.hidden_bytes + layout.inputs_bytes + layout.outputs_bytes + layout.tables_bytes;
         Ok(weights.sum::<u64>() + activations + readbacks + self.kv_pool(max_binding_bytes).1)
+    }
+
+    /// Refuses weights that are more than fits where the processor computes.
+    pub fn check_size(&self, machine: &Machine, processor_bytes: Option<u64>) -> Result<(), CpuError> {
+        let weight_bytes = cpu::model::weight_bytes(&self.plan);
+        match (machine, processor_bytes) {
+            (Machine::Cpu(_), Some(most_bytes)) if weight_bytes > most_bytes => {
+                Err(CpuError::TooLarge { weight_bytes, most_bytes })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn capacity(&self, is_software: bool) -> Capacity {

@@ -11,11 +11,12 @@ use std::task::{Context, Poll};
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 
+use super::ConnectionId;
 use super::load::{self, Described, LoadError, Loaded};
-use super::machine::Chosen;
+use super::machine::{Chosen, SharedProcessor};
 use super::models::Wanted;
+use super::room::Room;
 use super::serve::Place;
-use super::{ConnectionId, Surroundings};
 use crate::gpu::{Gpu, GpuError};
 use crate::protocol::{Event, IfFull, ModelId};
 use crate::store::Source;
@@ -28,8 +29,8 @@ pub(super) struct Job<P: Place> {
     pub(super) askers: BTreeMap<ConnectionId, IfFull>,
     /// The model that was lost with its device, and its files.
     pub(super) again: Option<(ModelId, Vec<P::Source>)>,
-    /// Bytes that it takes, once that is known.
-    pub(super) needed_bytes: Option<u64>,
+    /// What it takes, once that is known.
+    pub(super) needed: Option<Room>,
     /// How far it is.
     pub(super) stage: Stage,
 }
@@ -60,7 +61,7 @@ pub(super) struct Opened<P: Place> {
     pub(super) sources: Vec<P::Source>,
     pub(super) described: Described<P::Source>,
     pub(super) chosen: Chosen,
-    pub(super) needed_bytes: u64,
+    pub(super) needed: Room,
 }
 
 /// What a load came to.
@@ -187,8 +188,8 @@ pub(super) struct DeviceWanted {
     pub(super) gpu: Option<Rc<Gpu>>,
     /// Another was lost before.
     pub(super) is_patient: bool,
-    /// What the processor needs to compute.
-    pub(super) surroundings: Surroundings,
+    /// The processor, where there is none, or it is wanted.
+    pub(super) processor: SharedProcessor,
 }
 
 /// Finds and reads a model's files, and opens a device for it.
@@ -197,7 +198,7 @@ async fn open<P: Place>(
     wanted: &Wanted,
     attachments: &[P::Attachment],
     known: Option<Vec<P::Source>>,
-    DeviceWanted { gpu, is_patient, surroundings }: DeviceWanted,
+    DeviceWanted { gpu, is_patient, processor }: DeviceWanted,
     mut stage: Stage,
     news: &News,
 ) -> Result<Opened<P>, String> {
@@ -225,11 +226,14 @@ async fn open<P: Place>(
         }
         Ok(Rc::new(open_gpu(place, is_patient).await?))
     };
-    let chosen = Chosen::by(described.device(), &surroundings, open).await;
+    let chosen = Chosen::by(described.device(), &processor, open).await;
     let chosen = chosen.map_err(|error| place.in_words(&error))?;
-    let needed_bytes = described.gpu_bytes(&chosen.machine);
-    let needed_bytes = needed_bytes.map_err(|error| place.in_words(&LoadError::Gpu(error)))?;
-    Ok(Opened { sources, described, chosen, needed_bytes })
+    let is_small = described.check_size(&chosen.machine, processor.most_bytes());
+    is_small.map_err(|error| place.in_words(&error.into()))?;
+    let needed_bytes = described.needed_bytes(&chosen.machine);
+    let n_bytes = needed_bytes.map_err(|error| place.in_words(&LoadError::Gpu(error)))?;
+    let needed = Room { n_bytes, is_on_gpu: chosen.machine.gpu().is_some() };
+    Ok(Opened { sources, described, chosen, needed })
 }
 
 /// Opens a device. Where one was just lost, a browser may need a moment until it offers another.

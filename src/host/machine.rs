@@ -1,5 +1,6 @@
 //! What computes: a GPU, or the processor itself. The rest of the host asks here, and need not know which.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use futures_util::FutureExt as _;
@@ -7,8 +8,8 @@ use futures_util::future::LocalBoxFuture;
 
 use super::Surroundings;
 use super::load::LoadError;
-use crate::cpu::Processor;
 use crate::cpu::model::CpuModel;
+use crate::cpu::{CpuError, Processor};
 use crate::gpu::layout::Capacity;
 use crate::gpu::model::GpuModel;
 use crate::gpu::timings::OpTime;
@@ -71,6 +72,35 @@ impl Machine {
     }
 }
 
+/// The processor of this machine, made when a model first wants it: all models share its threads.
+#[derive(Debug, Clone)]
+pub struct SharedProcessor {
+    surroundings: Surroundings,
+    made: Rc<OnceCell<Rc<Processor>>>,
+}
+
+impl SharedProcessor {
+    /// Without any threads so far.
+    pub fn new(surroundings: Surroundings) -> Self {
+        Self { surroundings, made: Rc::default() }
+    }
+
+    /// Most bytes that models on it may take, all together, where that is known.
+    pub fn most_bytes(&self) -> Option<u64> {
+        (self.surroundings.processor_bytes)()
+    }
+
+    /// It.
+    fn get(&self) -> Result<Rc<Processor>, CpuError> {
+        if let Some(made) = self.made.get() {
+            return Ok(Rc::clone(made));
+        }
+        let Surroundings { n_threads, now_ms, turn, .. } = self.surroundings;
+        let made = Rc::new(Processor::new(n_threads, Rc::new(turn), Rc::new(now_ms))?);
+        Ok(Rc::clone(self.made.get_or_init(|| made)))
+    }
+}
+
 /// What a model is loaded onto, and why.
 #[derive(Debug, Clone)]
 pub struct Chosen {
@@ -85,14 +115,10 @@ impl Chosen {
     /// imitates, several times slower than it computes by itself.
     pub async fn by(
         choice: DeviceChoice,
-        surroundings: &Surroundings,
+        processor: &SharedProcessor,
         open: impl AsyncFnOnce() -> Result<Rc<Gpu>, GpuError>,
     ) -> Result<Self, LoadError> {
-        let processor = |note| {
-            let Surroundings { n_threads, now_ms, turn, .. } = *surroundings;
-            let processor = Processor::new(n_threads, Rc::new(turn), Rc::new(now_ms))?;
-            Ok(Self { machine: Machine::Cpu(Rc::new(processor)), note })
-        };
+        let processor = |note| Ok(Self { machine: Machine::Cpu(processor.get()?), note });
         if choice == DeviceChoice::Cpu {
             return processor(None);
         }
@@ -174,11 +200,11 @@ impl Computer {
         either!(self, model => model.weight_bytes())
     }
 
-    /// Bytes of a GPU's memory that it takes, all together.
-    pub fn gpu_bytes(&self) -> u64 {
+    /// Bytes of its machine's memory that it takes, all together.
+    pub fn total_bytes(&self) -> u64 {
         match self {
             Self::Gpu(model) => model.gpu_bytes(),
-            Self::Cpu(_) => 0,
+            Self::Cpu(model) => model.total_bytes(),
         }
     }
 
@@ -257,5 +283,24 @@ impl Computer {
             Self::Gpu(model) => model.make_pipeline().boxed_local(),
             Self::Cpu(_) => async {}.boxed_local(),
         }
+    }
+}
+
+#[cfg(all(test, feature = "native"))]
+mod tests {
+    use super::*;
+    use crate::host::native::surroundings;
+
+    #[test]
+    fn models_share_the_processor() {
+        let shared = SharedProcessor::new(surroundings());
+        let choose = || {
+            let chosen = Chosen::by(DeviceChoice::Cpu, &shared, async || Err(GpuError::NoWebGpu));
+            match pollster::block_on(chosen).unwrap().machine {
+                Machine::Cpu(processor) => processor,
+                Machine::Gpu(_) => panic!("the processor was asked for"),
+            }
+        };
+        assert!(Rc::ptr_eq(&choose(), &choose()));
     }
 }

@@ -54,4 +54,6 @@ pub struct Surroundings {
     pub turn: fn() -> LocalBoxFuture<'static, ()>,
     /// Threads that compute on the processor.
     pub n_threads: usize,
+    /// Most bytes that models on the processor may take, all together, where that is known.
+    pub processor_bytes: fn() -> Option<u64>,
 }

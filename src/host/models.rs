@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ConnectionId;
 use super::hosted::Hosted;
-use super::machine::Computer;
-use super::room::{Holder, Standing};
+use super::room::{Holder, Room, Standing};
 use super::serve::Place;
 use crate::protocol::{Event, LoadOptions, ModelId, ModelSource, ModelUse};
 
@@ -41,7 +40,7 @@ pub(super) struct Slot<P: Place> {
     pub(super) attachments: Vec<P::Attachment>,
     pub(super) sources: Vec<P::Source>,
     pub(super) hosted: Hosted,
-    pub(super) gpu_bytes: u64,
+    pub(super) room: Room,
     /// Its device was lost, and it is loaded again.
     pub(super) is_lost: bool,
     used_at: u64,
@@ -56,17 +55,9 @@ impl<P: Place> Slot<P> {
         sources: Vec<P::Source>,
         hosted: Hosted,
     ) -> Self {
-        let gpu_bytes = hosted.model.as_ref().map_or(0, Computer::gpu_bytes);
-        Self {
-            wanted,
-            attachments,
-            sources,
-            hosted,
-            gpu_bytes,
-            is_lost: false,
-            used_at: 0,
-            unused_since_ms: None,
-        }
+        let empty = Room { n_bytes: 0, is_on_gpu: false };
+        let room = hosted.model.as_ref().map_or(empty, Room::of);
+        Self { wanted, attachments, sources, hosted, room, is_lost: false, used_at: 0, unused_since_ms: None }
     }
 
     /// What a tab is told that it answers.
@@ -111,8 +102,13 @@ impl<P: Place> Models<P> {
 
     /// Models that a GPU computes, or did until it was lost; the one that was used last first.
     pub(super) fn on_gpu(&self) -> Vec<ModelId> {
-        let is_on_gpu = |id: &ModelId| self.slots[id].hosted.model.as_ref().is_none_or(Computer::is_on_gpu);
+        let is_on_gpu = |id: &ModelId| self.slots[id].room.is_on_gpu;
         self.latest_first().into_iter().filter(is_on_gpu).collect()
+    }
+
+    /// Whether any is in that memory.
+    pub(super) fn share(&self, room: Room) -> bool {
+        self.slots.values().any(|slot| slot.room.is_on_gpu == room.is_on_gpu)
     }
 
     /// The model that was used last.
@@ -156,9 +152,10 @@ impl<P: Place> Models<P> {
         after.chain(self.slots.keys().filter(|id| **id <= last)).copied().filter(has_work).collect()
     }
 
-    /// Every model as those who ask for another see it; `users` tells who uses one.
+    /// Every model in the memory that is asked for, as those who ask for another see it; `users` tells who uses one.
     pub(super) fn holders(
         &self,
+        is_on_gpu: bool,
         users: impl Fn(ModelId) -> BTreeSet<ConnectionId>,
         askers: &BTreeSet<ConnectionId>,
     ) -> Vec<Holder> {
@@ -171,10 +168,9 @@ impl<P: Place> Models<P> {
             } else {
                 Standing::Used
             };
-            Holder { id: *id, gpu_bytes: slot.gpu_bytes, used_at: slot.used_at, standing }
+            Holder { id: *id, n_bytes: slot.room.n_bytes, used_at: slot.used_at, standing }
         };
-        // What the processor computes is in no GPU's way.
-        self.slots.iter().filter(|(_, slot)| slot.gpu_bytes > 0).map(holder).collect()
+        self.slots.iter().filter(|(_, slot)| slot.room.is_on_gpu == is_on_gpu).map(holder).collect()
     }
 
     /// What a tab is told of a model that holds room.
@@ -182,7 +178,7 @@ impl<P: Place> Models<P> {
         let slot = &self.slots[&id];
         ModelUse {
             name: slot.hosted.info.name.clone(),
-            gpu_bytes: slot.gpu_bytes,
+            n_bytes: slot.room.n_bytes,
             n_tabs: n_tabs as u32,
             n_sequences: slot.hosted.n_sequences(None),
         }

@@ -133,6 +133,7 @@ pub fn surroundings() -> Surroundings {
         memory_bytes: || None,
         turn: || yield_now().boxed_local(),
         n_threads: std::thread::available_parallelism().map_or(1, usize::from),
+        processor_bytes: || None,
     }
 }
 

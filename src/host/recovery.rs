@@ -55,7 +55,7 @@ impl<P: Place> Server<P> {
                     attachments: slot.attachments.clone(),
                     askers: BTreeMap::new(),
                     again: Some((id, slot.sources.clone())),
-                    needed_bytes: None,
+                    needed: None,
                     stage: stage.clone(),
                 });
             }

@@ -10,7 +10,7 @@ use super::hosted::Hosted;
 use super::load::{LoadError, Loaded};
 use super::loads::{DeviceWanted, Done, Job, Opened, Stage};
 use super::models::{Slot, Wanted};
-use super::room::make_room;
+use super::room::{Room, make_room};
 use super::serve::Place;
 use super::server::Server;
 use crate::cpu::CpuError;
@@ -80,7 +80,7 @@ impl<P: Place> Server<P> {
             attachments,
             askers: BTreeMap::from([(connection, if_full)]),
             again: None,
-            needed_bytes: None,
+            needed: None,
             stage,
         });
     }
@@ -89,7 +89,7 @@ impl<P: Place> Server<P> {
     fn in_the_way_of(&self, wanted: &Wanted) -> Option<Vec<ModelUse>> {
         let waits = |job: &&Job<P>| job.again.is_none() && job.wanted.is_same(wanted);
         let job = self.loads.queue.iter().find(waits)?;
-        let in_the_way = self.room_for(job, job.needed_bytes?).err()?;
+        let in_the_way = self.room_for(job, job.needed?).err()?;
         Some(self.model_uses(&in_the_way))
     }
 
@@ -128,25 +128,25 @@ impl<P: Place> Server<P> {
         if self.loads.job.is_some() {
             return;
         }
-        let has_chance = |job: &Job<P>| match job.needed_bytes {
-            Some(needed_bytes) => self.room_for(job, needed_bytes).is_ok(),
-            None => true,
-        };
+        let has_chance = |job: &Job<P>| job.needed.is_none_or(|needed| self.room_for(job, needed).is_ok());
         let Some(place) = self.loads.queue.iter().position(has_chance) else { return };
         if let Some(job) = self.loads.queue.remove(place) {
-            let (gpu, is_patient) = (self.gpu.clone(), self.n_losses > 0);
-            let device = DeviceWanted { gpu, is_patient, surroundings: self.surroundings };
+            let (gpu, processor) = (self.gpu.clone(), self.processor.clone());
+            let device = DeviceWanted { gpu, is_patient: self.n_losses > 0, processor };
             self.loads.open(&self.place, device, job);
         }
     }
 
     /// What must go for a job, or what is in the way.
-    fn room_for(&self, job: &Job<P>, needed_bytes: u64) -> Result<Vec<ModelId>, Vec<ModelId>> {
-        let default = || self.gpu.as_ref().map_or(u64::MAX, |gpu| gpu.max_buffer_bytes().saturating_mul(2));
-        let budget_bytes = self.place.budget_bytes().unwrap_or_else(default);
-        let holders = self.models.holders(|id| self.users(id), &job.asker_set());
+    fn room_for(&self, job: &Job<P>, needed: Room) -> Result<Vec<ModelId>, Vec<ModelId>> {
+        let default = || self.gpu.as_ref().map(|gpu| gpu.max_buffer_bytes().saturating_mul(2));
+        let budget_bytes = match needed.is_on_gpu {
+            true => self.place.budget_bytes().or_else(default),
+            false => self.processor.most_bytes(),
+        };
+        let holders = self.models.holders(needed.is_on_gpu, |id| self.users(id), &job.asker_set());
         let may_replace = job.askers.values().any(|if_full| *if_full == IfFull::Replace);
-        make_room(needed_bytes, budget_bytes, &holders, may_replace)
+        make_room(needed.n_bytes, budget_bytes.unwrap_or(u64::MAX), &holders, may_replace)
     }
 
     /// The load under way came further, or to its end.
@@ -172,14 +172,13 @@ impl<P: Place> Server<P> {
         }
         if job.again.is_none() {
             // What once filled the device alone is not tried again beside others.
-            let needed_bytes =
-                job.needed_bytes.map_or(opened.needed_bytes, |known| known.max(opened.needed_bytes));
-            match self.room_for(job, needed_bytes) {
+            let needed = job.needed.map_or(opened.needed, |known| opened.needed.or_more(known));
+            match self.room_for(job, needed) {
                 Ok(going) => {
                     let askers = job.asker_set();
                     going.into_iter().for_each(|id| self.replace(id, &askers));
                 }
-                Err(in_the_way) => return self.wait_for_room(needed_bytes, &in_the_way),
+                Err(in_the_way) => return self.wait_for_room(needed, &in_the_way),
             }
         }
         self.loads.bring(opened);
@@ -196,7 +195,7 @@ impl<P: Place> Server<P> {
     }
 
     /// There is no room: those who want to know are told who uses it, the others wait.
-    fn wait_for_room(&mut self, needed_bytes: u64, in_the_way: &[ModelId]) {
+    fn wait_for_room(&mut self, needed: Room, in_the_way: &[ModelId]) {
         let Some(mut job) = self.loads.interrupt() else { return };
         let models = self.model_uses(in_the_way);
         for asker in job.askers_who(IfFull::Ask) {
@@ -208,7 +207,7 @@ impl<P: Place> Server<P> {
             n => format!("{n} tabs use {}", model.name),
         };
         let names: Vec<String> = models.iter().map(name).collect();
-        job.needed_bytes = Some(needed_bytes);
+        job.needed = Some(needed);
         job.stage = Stage::new(format!("Waiting for room: {}", names.join(", ")));
         let event = job.stage.event();
         job.asker_set().into_iter().for_each(|asker| self.tell(asker, event.clone()));
@@ -227,7 +226,7 @@ impl<P: Place> Server<P> {
             Some((id, _)) => {
                 let Some(slot) = self.models.slots.get_mut(&id) else { return };
                 slot.is_lost = false;
-                slot.gpu_bytes = loaded.model.gpu_bytes();
+                slot.room = Room::of(&loaded.model);
                 self.with_hosted(id, |hosted| hosted.move_to(loaded, now_ms));
                 id
             }
@@ -254,40 +253,20 @@ impl<P: Place> Server<P> {
         slot.is_some_and(|slot| slot.hosted.info.vocab_size != loaded.info.vocab_size)
     }
 
-    /// Unloads the models that the processor computes and nobody else uses than those who ask for another; whether there
-    /// were any.
-    fn makes_memory(&mut self) -> bool {
-        let Some(job) = &self.loads.job else { return false };
-        let (askers, on_gpu) = (job.asker_set(), self.models.on_gpu());
-        let is_free = |id: &ModelId| !on_gpu.contains(id) && self.users(*id).is_subset(&askers);
-        let free: Vec<ModelId> = self.models.latest_first().into_iter().filter(is_free).collect();
-        free.iter().for_each(|id| self.replace(*id, &askers));
-        !free.is_empty()
-    }
-
     /// A model did not reach the device.
     fn not_brought(&mut self, error: LoadError) {
-        let is_alone = self.models.on_gpu().is_empty();
-        match error {
-            LoadError::Gpu(GpuError::Lost { reason }) => self.lose_device(&reason),
+        let full = match &error {
+            LoadError::Gpu(GpuError::Lost { reason }) => return self.lose_device(reason),
+            LoadError::Gpu(GpuError::OutOfMemory { .. }) => Some(Room { n_bytes: u64::MAX, is_on_gpu: true }),
+            LoadError::Cpu(CpuError::OutOfMemory { .. }) => {
+                Some(Room { n_bytes: u64::MAX, is_on_gpu: false })
+            }
+            _ => None,
+        };
+        match full {
             // Memory did not suffice beside the others: there is less of it than the budget says.
-            LoadError::Gpu(GpuError::OutOfMemory { .. }) if !is_alone && self.is_new_load() => {
-                if let Some(mut job) = self.loads.interrupt() {
-                    job.needed_bytes = Some(u64::MAX);
-                    match self.room_for(&job, u64::MAX) {
-                        Ok(_) => self.loads.queue.push_front(job),
-                        Err(in_the_way) => {
-                            self.loads.job = Some(job);
-                            self.wait_for_room(u64::MAX, &in_the_way);
-                        }
-                    }
-                }
-            }
-            LoadError::Cpu(CpuError::OutOfMemory { .. }) if self.is_new_load() && self.makes_memory() => {
-                let job = self.loads.interrupt();
-                self.loads.queue.extend(job);
-            }
-            error => {
+            Some(full) if self.is_new_load() && self.models.share(full) => self.load_alone(full),
+            _ => {
                 let sentence = self.place.in_words(&error);
                 self.fail_load(&sentence);
             }
@@ -300,6 +279,19 @@ impl<P: Place> Server<P> {
             self.loads.leave(connection);
             self.is_news = true;
             self.tell_load_failed(BTreeSet::from([connection]), GIVEN_UP);
+        }
+    }
+
+    /// Tries the load under way again once no other is in the memory that it fills.
+    fn load_alone(&mut self, full: Room) {
+        let Some(mut job) = self.loads.interrupt() else { return };
+        job.needed = Some(full);
+        match self.room_for(&job, full) {
+            Ok(_) => self.loads.queue.push_front(job),
+            Err(in_the_way) => {
+                self.loads.job = Some(job);
+                self.wait_for_room(full, &in_the_way);
+            }
         }
     }
 

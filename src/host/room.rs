@@ -2,6 +2,7 @@
 //!
 //! Invariant: a model that somebody else uses goes only where the asker wants it replaced, and none goes in vain.
 
+use super::machine::Computer;
 use crate::protocol::ModelId;
 
 /// Who uses a model, from the view of those who ask for another; those that go first come first.
@@ -15,21 +16,41 @@ pub(super) enum Standing {
     Used,
 }
 
+/// Room that a model takes, and where: a GPU's memory and that of the processor are two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Room {
+    /// Bytes.
+    pub(super) n_bytes: u64,
+    /// Whether they are a GPU's.
+    pub(super) is_on_gpu: bool,
+}
+
+impl Room {
+    /// What a model takes.
+    pub(super) fn of(model: &Computer) -> Self {
+        Self { n_bytes: model.total_bytes(), is_on_gpu: model.is_on_gpu() }
+    }
+
+    /// As much as the other, where that is more of the same memory.
+    pub(super) fn or_more(self, other: Self) -> Self {
+        if self.is_on_gpu == other.is_on_gpu && other.n_bytes > self.n_bytes { other } else { self }
+    }
+}
+
 /// A model that holds room.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Holder {
     /// Which.
     pub(super) id: ModelId,
-    /// Bytes it takes.
-    pub(super) gpu_bytes: u64,
+    /// Bytes it takes of the memory that is asked for.
+    pub(super) n_bytes: u64,
     /// Larger where it was used later.
     pub(super) used_at: u64,
     /// Who uses it.
     pub(super) standing: Standing,
 }
 
-/// Models that must go for `needed_bytes`, in order, or those of others that are in the way. Nothing is in the way of a model
-/// that needs nothing of the GPU. A model that is alone always
+/// Models that must go for `needed_bytes`, in order, or those of others that are in the way. A model that is alone always
 /// has room: whether it fits, the device tells.
 pub(super) fn make_room(
     needed_bytes: u64,
@@ -37,22 +58,19 @@ pub(super) fn make_room(
     holders: &[Holder],
     may_replace: bool,
 ) -> Result<Vec<ModelId>, Vec<ModelId>> {
-    if needed_bytes == 0 {
-        return Ok(Vec::new());
-    }
     let mut holders = holders.to_vec();
     holders.sort_by_key(|holder| (holder.standing, holder.used_at));
     let mut going = Vec::new();
-    let mut held: u64 = holders.iter().map(|holder| holder.gpu_bytes).sum();
+    let mut held: u64 = holders.iter().map(|holder| holder.n_bytes).sum();
     for holder in &holders {
-        if held.saturating_add(needed_bytes) <= budget_bytes {
+        if held.checked_add(needed_bytes).is_some_and(|all_bytes| all_bytes <= budget_bytes) {
             break;
         }
         if holder.standing == Standing::Used && !may_replace {
             let used = holders.iter().filter(|holder| holder.standing == Standing::Used);
             return Err(used.map(|holder| holder.id).collect());
         }
-        held -= holder.gpu_bytes;
+        held -= holder.n_bytes;
         going.push(holder.id);
     }
     Ok(going)
@@ -63,10 +81,10 @@ mod tests {
     use super::*;
 
     const HOLDERS: [Holder; 4] = [
-        Holder { id: 1, gpu_bytes: 10, used_at: 9, standing: Standing::Used },
-        Holder { id: 2, gpu_bytes: 10, used_at: 3, standing: Standing::Own },
-        Holder { id: 3, gpu_bytes: 10, used_at: 7, standing: Standing::Unused },
-        Holder { id: 4, gpu_bytes: 10, used_at: 5, standing: Standing::Unused },
+        Holder { id: 1, n_bytes: 10, used_at: 9, standing: Standing::Used },
+        Holder { id: 2, n_bytes: 10, used_at: 3, standing: Standing::Own },
+        Holder { id: 3, n_bytes: 10, used_at: 7, standing: Standing::Unused },
+        Holder { id: 4, n_bytes: 10, used_at: 5, standing: Standing::Unused },
     ];
 
     #[test]
@@ -76,9 +94,9 @@ mod tests {
             (10, 49, Ok(vec![4])),
             (10, 35, Ok(vec![4, 3])),
             (10, 20, Ok(vec![4, 3, 2])),
-            (0, 20, Ok(vec![])),
             (11, 20, Err(vec![1])),
             (u64::MAX, 20, Err(vec![1])),
+            (u64::MAX, u64::MAX, Err(vec![1])),
         ] {
             assert_eq!(make_room(needed, budget, &HOLDERS, false), going, "{needed} of {budget}");
         }

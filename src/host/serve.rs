@@ -91,7 +91,7 @@ pub trait Place: 'static {
         error.to_string()
     }
 
-    /// Bytes that models may take on the GPU, all together. If absent, twice the largest buffer that the device makes:
+    /// Bytes that models may take on the GPU, all together; on the processor [`Surroundings`] tell. If absent, twice the largest buffer that the device makes:
     /// what a device has in all is told nowhere. One model alone is always tried.
     fn budget_bytes(&self) -> Option<u64> {
         None

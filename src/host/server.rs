@@ -12,7 +12,7 @@ use futures_util::future::LocalBoxFuture;
 use super::hosted::Stepped;
 use super::loads::Loads;
 use super::losses::Losses;
-use super::machine::Computer;
+use super::machine::{Computer, SharedProcessor};
 use super::models::{Models, Slot};
 use super::outbox::Outbox;
 use super::rate::Rate;
@@ -61,6 +61,7 @@ pub(super) struct Server<P: Place> {
     pub(super) models: Models<P>,
     pub(super) loads: Loads<P>,
     pub(super) gpu: Option<Rc<Gpu>>,
+    pub(super) processor: SharedProcessor,
     pub(super) steps: Running,
     /// When the processor, and the GPU, had ended the last of their steps that was read.
     free_since_ms: [f64; 2],
@@ -92,6 +93,7 @@ impl<P: Place> Server<P> {
             models: Models::new(),
             loads: Loads::new(),
             gpu: None,
+            processor: SharedProcessor::new(surroundings),
             steps: Running::default(),
             free_since_ms: [f64::NEG_INFINITY; 2],
             last_stepped: 0,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::hosted::{Hosted, Stepping};
 use super::load::{self, LoadError};
-use super::machine::Chosen;
+use super::machine::{Chosen, SharedProcessor};
 use super::request::{Ask, RequestError};
 use super::{ConnectionId, Surroundings};
 use crate::gpu::{Gpu, GpuError};
@@ -15,6 +15,7 @@ use crate::store::Source;
 /// Answers with one model.
 pub struct Host {
     surroundings: Surroundings,
+    processor: SharedProcessor,
     adapter_name: Option<String>,
     gpu: Option<Rc<Gpu>>,
     /// Whether it was handed in, and so is the one to use where nothing else is asked for.
@@ -32,6 +33,7 @@ impl Host {
     pub fn new(surroundings: Surroundings, adapter_name: Option<String>) -> Self {
         Self {
             surroundings,
+            processor: SharedProcessor::new(surroundings),
             adapter_name,
             gpu: None,
             is_given: false,
@@ -80,12 +82,12 @@ impl Host {
         described: load::Described<impl Source>,
         progress: impl FnMut(u64, u64),
     ) -> Result<ModelInfo, LoadError> {
-        let surroundings = self.surroundings;
+        let processor = self.processor.clone();
         let choice = match described.device() {
             DeviceChoice::Auto if self.is_given => DeviceChoice::Gpu,
             choice => choice,
         };
-        let chosen = Chosen::by(choice, &surroundings, async || self.open_gpu().await).await?;
+        let chosen = Chosen::by(choice, &processor, async || self.open_gpu().await).await?;
         if let Some(mut hosted) = self.hosted.take() {
             hosted.cancel_all(None);
             self.steps.clear();

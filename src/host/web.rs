@@ -23,6 +23,9 @@ use locks::Lock;
 mod locks;
 mod turns;
 
+/// Of the 4 GiB that WebAssembly addresses: a range is never given back, and what holds one model must hold the next.
+const PROCESSOR_BYTES: u64 = 2 << 30;
+
 #[wasm_bindgen]
 extern "C" {
     /// What messages are posted to: a shared worker's port, or what www/engine_worker.js makes of the tabs' channel.
@@ -102,6 +105,7 @@ impl WebHost {
             memory_bytes,
             turn: turns::turn,
             n_threads: 1,
+            processor_bytes: || Some(PROCESSOR_BYTES),
         };
         spawn_local(async move {
             // A tab that hears of this lock finds it taken.

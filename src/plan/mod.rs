@@ -12,6 +12,9 @@ pub mod logprobs;
 pub mod philox;
 pub mod sample;
 
+/// The smallest cache worth having, in tokens.
+const MIN_KV_TOKENS: usize = 64;
+
 /// Index of a matrix in [`Plan::matrices`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MatrixId(pub usize);
@@ -81,6 +84,12 @@ impl Sizes {
         let most = (max_binding_bytes / self.kv_block_bytes(kv) as u64).max(1);
         n_tokens.div_ceil(batch::BLOCK_TOKENS).clamp(1, usize::try_from(most).unwrap_or(usize::MAX))
     }
+}
+
+/// Sizes of a cache to try in turn, in blocks: as asked, and half of the one before while memory does not suffice.
+pub fn kv_sizes(asked: usize) -> impl Iterator<Item = usize> {
+    let least = MIN_KV_TOKENS / batch::BLOCK_TOKENS;
+    std::iter::successors(Some(asked), move |n_blocks| Some(n_blocks / 2).filter(|half| *half >= least))
 }
 
 /// A weight matrix on the device: tensors of a file with the same columns and block type, stacked by rows.
@@ -385,4 +394,17 @@ pub trait Device {
         &mut self,
         ticket: Ticket,
     ) -> impl Future<Output = Result<StepOutput, Self::Error>> + 'static + use<Self>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::kv_sizes;
+
+    #[test]
+    fn a_cache_that_does_not_fit_is_halved_until_it_is_not_worth_having() {
+        let sizes = |asked| kv_sizes(asked).collect::<Vec<_>>();
+        assert_eq!(sizes(128), [128, 64, 32, 16, 8, 4, 2]);
+        assert_eq!(sizes(5), [5, 2]);
+        assert_eq!(sizes(1), [1], "what was asked for is tried in any case");
+    }
 }

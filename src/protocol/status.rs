@@ -48,8 +48,8 @@ pub struct Status {
 pub struct ModelUse {
     /// Its name.
     pub name: String,
-    /// Bytes it takes on the GPU.
-    pub gpu_bytes: u64,
+    /// Bytes it takes of the memory that another would need.
+    pub n_bytes: u64,
     /// Tabs that use it.
     pub n_tabs: u32,
     /// Its sequences that run or wait.

@@ -68,7 +68,7 @@ fn use_words(model: &ModelUse) -> String {
         n_sequences => format!("{} running", words::counted(n_sequences, "answer", "answers")),
     };
     let tabs = words::counted(model.n_tabs, "tab", "tabs");
-    format!("{}: {}, used by {tabs}, {answers}", model.name, words::bytes(model.gpu_bytes))
+    format!("{}: {}, used by {tabs}, {answers}", model.name, words::bytes(model.n_bytes))
 }
 
 #[cfg(test)]
@@ -77,8 +77,7 @@ mod tests {
 
     #[test]
     fn a_use_is_told() {
-        let mut model =
-            ModelUse { name: "Tiny".to_owned(), gpu_bytes: 98_400_000, n_tabs: 2, n_sequences: 1 };
+        let mut model = ModelUse { name: "Tiny".to_owned(), n_bytes: 98_400_000, n_tabs: 2, n_sequences: 1 };
         assert_eq!(use_words(&model), "Tiny: 98.4 MB, used by 2 tabs, 1 answer running");
         (model.n_tabs, model.n_sequences) = (1, 0);
         assert_eq!(use_words(&model), "Tiny: 98.4 MB, used by 1 tab, no answer running");

@@ -17,6 +17,7 @@ mod connections;
 mod losses;
 mod models;
 mod nonsense;
+mod processor;
 mod random;
 mod soak;
 mod world;

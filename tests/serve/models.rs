@@ -156,7 +156,7 @@ fn without_room_the_asker_is_told_who_has_it_and_nothing_changes() {
         _ => None,
     });
     assert_eq!((models.len(), models[0].n_tabs, models[0].n_sequences), (1, 2, 1));
-    assert!(models[0].gpu_bytes > 0);
+    assert!(models[0].n_bytes > 0);
     assert_eq!(world.finish(1, 1)[0].ids.len(), 40);
     world.ask(2, 1, &["Once"], &greedy(3));
     assert_eq!(world.finish(2, 1)[0].ids.len(), 3, "its own model is still there");

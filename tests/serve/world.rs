@@ -26,11 +26,17 @@ thread_local! {
     static NOW_MS: Cell<f64> = const { Cell::new(0.0) };
     static ENTROPY: Cell<u64> = const { Cell::new(1) };
     static SAMPLES: Cell<bool> = const { Cell::new(false) };
+    static PROCESSOR_BYTES: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// Whether devices of this test's worlds choose tokens; then two steps are in flight.
 pub fn sample_on_device(samples: bool) {
     SAMPLES.set(samples);
+}
+
+/// Most bytes that models on the processor may take in this test's worlds.
+pub fn limit_processor(n_bytes: u64) {
+    PROCESSOR_BYTES.set(Some(n_bytes));
 }
 
 fn surroundings() -> Surroundings {
@@ -44,6 +50,7 @@ fn surroundings() -> Surroundings {
         memory_bytes: || None,
         turn: || Box::pin(pagelm::host::serve::yield_now()),
         n_threads: 1,
+        processor_bytes: || PROCESSOR_BYTES.get(),
     }
 }
 

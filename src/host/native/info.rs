@@ -11,7 +11,7 @@ use super::model::Opened;
 use super::output;
 use super::{CliError, surroundings};
 use crate::gpu::{self, AdapterSummary, Gpu};
-use crate::host::machine::{Chosen, Machine};
+use crate::host::machine::{Chosen, Machine, SharedProcessor};
 use crate::protocol::{DeviceKind, Precision};
 
 #[derive(Serialize)]
@@ -101,7 +101,8 @@ impl AdapterJson {
 pub(super) async fn info(arguments: &Arguments) -> Result<(), CliError> {
     let opened = Opened::open(arguments).await?;
     let open = async || Gpu::open(arguments.adapter_name.as_deref()).await.map(Rc::new);
-    let chosen = Chosen::by(opened.described.device(), &surroundings(), open).await;
+    let processor = SharedProcessor::new(surroundings());
+    let chosen = Chosen::by(opened.described.device(), &processor, open).await;
     let chosen = match chosen.map_err(|error| (error.to_string(), CliError::from(error))) {
         Ok(chosen) => Ok(chosen),
         // A name that no GPU has is bad input; no GPU at all is something to tell.

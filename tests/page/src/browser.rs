@@ -1,5 +1,6 @@
 //! One test, one browser: a fresh profile, the built page under a sub-path, and evidence kept when the test fails.
 
+use crate::driver::{Browser, Kind};
 use crate::page::Page;
 use crate::server::Server;
 use crate::webdriver::Session;
@@ -37,23 +38,39 @@ pub const HOSTINGS: [(Hosting, &str); 2] = [(Hosting::Shared, "shared"), (Hostin
 /// # Panics
 /// If the test returns a sentence or panics.
 pub fn in_page(name: &str, gpu: Gpu, test: impl FnOnce(&Page) -> Result<(), String>) {
-    in_browser(name, gpu, Hosting::Shared, test);
+    in_chromium(name, gpu, Hosting::Shared, test);
+}
+
+/// The same in Firefox, which on Linux has no WebGPU.
+///
+/// # Panics
+/// If the test returns a sentence or panics.
+pub fn in_firefox(name: &str, test: impl FnOnce(&Page) -> Result<(), String>) {
+    in_browser(name, Kind::Firefox, Hosting::Shared, test);
 }
 
 /// The same for a test with several tabs, once for each way of hosting the engine.
 pub fn in_tabs(name: &str, test: impl Fn(&Page) -> Result<(), String>) {
     for (hosting, part) in HOSTINGS {
         let start = std::time::Instant::now();
-        in_browser(&format!("{name}-{part}"), Gpu::Software, hosting, &test);
+        in_chromium(&format!("{name}-{part}"), Gpu::Software, hosting, &test);
         println!("{name}, {part}: {:.0} s", start.elapsed().as_secs_f64());
     }
 }
 
-fn in_browser(name: &str, gpu: Gpu, hosting: Hosting, test: impl FnOnce(&Page) -> Result<(), String>) {
+fn in_chromium(name: &str, gpu: Gpu, hosting: Hosting, test: impl FnOnce(&Page) -> Result<(), String>) {
+    in_browser(name, Kind::Chromium(&switches(gpu)), hosting, test);
+}
+
+fn in_browser(name: &str, kind: Kind<'_>, hosting: Hosting, test: impl FnOnce(&Page) -> Result<(), String>) {
     let scratch = folder_from("PAGELM_SCRATCH");
     let profile = Profile::new(&scratch, name);
     let server = Server::start(&folder_from("PAGELM_DIST"), BASE).expect("a free port on 127.0.0.1");
-    let session = Session::start(&program("CHROMEDRIVER"), &program("CHROMIUM"), &switches(gpu), &profile.0);
+    let (driver, program) = match kind {
+        Kind::Chromium(_) => (program("CHROMEDRIVER"), program("CHROMIUM")),
+        Kind::Firefox => (program("GECKODRIVER"), program("FIREFOX")),
+    };
+    let session = Session::start(&Browser { kind, driver: &driver, program: &program, profile: &profile.0 });
     let session = session.unwrap_or_else(|sentence| panic!("{name}: no browser: {sentence}"));
     let page = Page::new(session, server, scratch.clone(), hosting);
     let result = catch_unwind(AssertUnwindSafe(|| page.open_page().and_then(|()| test(&page))));

@@ -1,11 +1,12 @@
-//! A WebDriver client over one local connection a call: chromedriver and its Chromium end with the value that started them.
+//! A WebDriver client over one local connection a call: the driver and its browser end with the value that started them.
 
+use crate::driver::{Browser, Driver};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// No single call takes longer; what takes minutes is polled.
@@ -13,14 +14,13 @@ const CALL_LIMIT: Duration = Duration::from_secs(120);
 /// The name under which the protocol passes elements.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// A browser window driven through chromedriver.
+/// A browser window driven through chromedriver or geckodriver.
 pub struct Session {
-    driver: Child,
-    port: u16,
+    driver: Driver,
     id: String,
     browser_process: Option<u64>,
-    /// Of the browser's own developer tools.
-    tools_port: u16,
+    /// Of Chromium's own developer tools.
+    tools_port: Option<u16>,
     /// The window that calls are about.
     window: RefCell<String>,
 }
@@ -30,42 +30,27 @@ pub struct Session {
 pub struct Element(String);
 
 impl Session {
-    /// Starts chromedriver on a free port, and a headless Chromium with these switches and a fresh profile in `profile`.
-    pub fn start(driver: &Path, browser: &Path, switches: &[&str], profile: &Path) -> Result<Self, String> {
-        let mut child = Command::new(driver)
-            .arg("--port=0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| format!("cannot start {}: {error}", driver.display()))?;
-        let stdout = child.stdout.take().ok_or("chromedriver's stdout was not piped")?;
+    /// Starts a driver on a free port, and a headless browser with a fresh profile.
+    pub fn start(browser: &Browser<'_>) -> Result<Self, String> {
+        let driver = Driver::start(browser)?;
         let mut session = Self {
-            driver: child,
-            port: 0,
+            driver,
             id: String::new(),
             browser_process: None,
-            tools_port: 0,
+            tools_port: None,
             window: RefCell::default(),
         };
-        session.port = read_port(stdout)?;
-        let mut arguments: Vec<String> = switches.iter().map(ToString::to_string).collect();
-        arguments.push(format!("--user-data-dir={}", profile.display()));
-        let capabilities = json!({
-            "goog:chromeOptions": { "binary": browser, "args": arguments },
-            "goog:loggingPrefs": { "browser": "ALL" },
-            "unhandledPromptBehavior": "ignore",
-        });
         let created = session.call(
             "POST",
             "/session",
-            Some(json!({ "capabilities": { "alwaysMatch": capabilities } })),
+            Some(json!({ "capabilities": { "alwaysMatch": browser.capabilities() } })),
         )?;
-        session.id = created["sessionId"].as_str().ok_or("chromedriver named no session")?.to_string();
-        session.browser_process = created["capabilities"]["goog:processID"].as_u64();
-        let tools = created["capabilities"]["goog:chromeOptions"]["debuggerAddress"].as_str();
-        let port = tools.and_then(|address| address.rsplit(':').next()?.parse().ok());
-        session.tools_port = port.ok_or("chromedriver named no address of the developer tools")?;
+        session.id = created["sessionId"].as_str().ok_or("the driver named no session")?.to_string();
+        let capabilities = &created["capabilities"];
+        let process = ["goog:processID", "moz:processID"].iter().find_map(|name| capabilities[name].as_u64());
+        session.browser_process = process;
+        let tools = capabilities["goog:chromeOptions"]["debuggerAddress"].as_str();
+        session.tools_port = tools.and_then(|address| address.rsplit(':').next()?.parse().ok());
         session.window.replace(session.first_window()?);
         Ok(session)
     }
@@ -116,15 +101,19 @@ impl Session {
 
     /// The shared workers that run, by names that are never used again.
     pub fn shared_workers(&self) -> Result<Vec<String>, String> {
-        let (_, answer) = exchange(self.tools_port, "GET", "/json/list", "").map_err(|e| e.to_string())?;
+        let (_, answer) = exchange(self.tools_port()?, "GET", "/json/list", "").map_err(|e| e.to_string())?;
         let targets: Vec<Value> = serde_json::from_slice(&answer).map_err(|error| error.to_string())?;
         let workers = targets.iter().filter(|target| target["type"] == "shared_worker");
         Ok(workers.filter_map(|target| target["id"].as_str()).map(str::to_string).collect())
     }
 
+    fn tools_port(&self) -> Result<u16, String> {
+        self.tools_port.ok_or_else(|| "the driver named no address of the developer tools".into())
+    }
+
     /// Ends a shared worker, as the browser's own task manager does.
     pub fn end_worker(&self, id: &str) -> Result<(), String> {
-        let ended = exchange(self.tools_port, "GET", &format!("/json/close/{id}"), "");
+        let ended = exchange(self.tools_port()?, "GET", &format!("/json/close/{id}"), "");
         match ended.map_err(|error| error.to_string())? {
             (200, _) => Ok(()),
             (status, _) => Err(format!("the worker was not ended (HTTP {status})")),
@@ -153,7 +142,7 @@ impl Session {
     /// All elements that a CSS selector names, in document order.
     pub fn find(&self, selector: &str) -> Result<Vec<Element>, String> {
         let found = self.post("elements", json!({ "using": "css selector", "value": selector }))?;
-        let elements = found.as_array().ok_or("chromedriver returned no list of elements")?;
+        let elements = found.as_array().ok_or("the driver returned no list of elements")?;
         Ok(elements
             .iter()
             .filter_map(|element| element[ELEMENT].as_str())
@@ -201,8 +190,11 @@ impl Session {
 
     /// What the console said since the last call, one entry a line.
     pub fn console(&self) -> Result<Vec<String>, String> {
+        if self.driver.tells_console() {
+            return Ok(self.driver.take_said());
+        }
         let entries = self.post("se/log", json!({ "type": "browser" }))?;
-        let entries = entries.as_array().ok_or("chromedriver returned no log")?;
+        let entries = entries.as_array().ok_or("the driver returned no log")?;
         let line = |entry: &Value| {
             format!("{} {}", entry["level"].as_str().unwrap_or("?"), entry["message"].as_str().unwrap_or("?"))
         };
@@ -214,12 +206,12 @@ impl Session {
         self.get("screenshot")?
             .as_str()
             .map(str::to_string)
-            .ok_or_else(|| "chromedriver returned no picture".into())
+            .ok_or_else(|| "the driver returned no picture".into())
     }
 
     fn text_of(&self, element: &Element, what: &str) -> Result<String, String> {
         let text = self.get(&format!("element/{}/{what}", element.0))?;
-        text.as_str().map(str::to_string).ok_or_else(|| format!("chromedriver returned no {what}"))
+        text.as_str().map(str::to_string).ok_or_else(|| format!("the driver returned no {what}"))
     }
 
     fn get(&self, path: &str) -> Result<Value, String> {
@@ -233,10 +225,11 @@ impl Session {
     /// One call; the `value` of its answer, or the driver's message.
     fn call(&self, method: &str, path: &str, body: Option<Value>) -> Result<Value, String> {
         let body = body.map_or_else(String::new, |body| body.to_string());
-        let (status, answer) = exchange(self.port, method, path, &body)
-            .map_err(|error| format!("chromedriver did not answer {method} {path}: {error}"))?;
-        let mut answer: Value = serde_json::from_slice(&answer)
-            .map_err(|error| format!("chromedriver's answer is not JSON: {error}"))?;
+        let (status, answer) = exchange(self.driver.port(), method, path, &body)
+            .map_err(|error| format!("the driver did not answer {method} {path}: {error}"))?;
+        let mut answer: Value = serde_json::from_slice(&answer).map_err(|error| {
+            format!("the driver's answer to {method} {path} (HTTP {status}) is not JSON: {error}")
+        })?;
         let value = answer["value"].take();
         if status == 200 {
             return Ok(value);
@@ -253,30 +246,15 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // Chromium ends with its session; whatever does not is ended by its id.
+        // A browser ends with its session; whatever does not is ended by its id.
         if !self.id.is_empty() {
             let _ = self.call("DELETE", &format!("/session/{}", self.id), None);
         }
-        let _ = self.driver.kill();
-        let _ = self.driver.wait();
+        self.driver.end();
         if let Some(id) = self.browser_process.filter(|id| Path::new(&format!("/proc/{id}")).exists()) {
             let _ = Command::new("kill").args(["-KILL", &id.to_string()]).stderr(Stdio::null()).status();
         }
     }
-}
-
-/// The port that chromedriver chose, from what it prints; the rest is read by a thread so that it never blocks on a full pipe.
-fn read_port(stdout: std::process::ChildStdout) -> Result<u16, String> {
-    let mut lines = BufReader::new(stdout).lines();
-    let mut port = None;
-    while port.is_none() {
-        let line = lines.next().ok_or("chromedriver ended before it named its port")?;
-        let line = line.map_err(|error| format!("cannot read chromedriver's output: {error}"))?;
-        let after = line.split_once("started successfully on port ").map(|(_, rest)| rest);
-        port = after.and_then(|rest| rest.trim_end_matches('.').parse().ok());
-    }
-    std::thread::spawn(move || lines.for_each(drop));
-    port.ok_or_else(|| "chromedriver named no port".into())
 }
 
 /// One HTTP exchange with a server that states the length of its answer: the answer's status and body.

@@ -9,7 +9,7 @@ mod wasm_target;
 use crate::process::{Context, Result, output, run, spoken};
 use std::time::Instant;
 
-pub(crate) use system::{chromedriver, chromium};
+pub(crate) use system::{chromedriver, chromium, firefox, geckodriver};
 
 /// What a step found or did.
 enum Done {
@@ -46,6 +46,8 @@ pub(crate) fn tests(context: &mut Context) -> Result<()> {
     step("published tokenizers", || tokenizers::ensure(context))?;
     step("rustfmt and clippy", || wasm_target::ensure_lints(context))?;
     step("Chromium and its driver", || system::ensure_browser(context))?;
+    step("Firefox", || system::ensure_firefox(context))?;
+    step("geckodriver", || tools::ensure(context, &tools::geckodriver()))?;
     step("Vulkan", || system::ensure_vulkan(context))?;
     step("C++ compiler for the fuzzer", || system::ensure_cxx(context))?;
     step("cargo-fuzz", || tools::ensure(context, &tools::cargo_fuzz()))?;

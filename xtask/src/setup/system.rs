@@ -93,6 +93,33 @@ pub(super) fn ensure_browser(context: &Context) -> Result<Done> {
     }
 }
 
+/// Firefox's path: `$FIREFOX`, or the first of its usual names.
+pub(crate) fn firefox(context: &Context) -> Option<PathBuf> {
+    let named = std::env::var_os("FIREFOX").map(PathBuf::from);
+    named.or_else(|| ["firefox-esr", "firefox"].iter().find_map(|name| context.find(name)))
+}
+
+/// Its driver's path.
+pub(crate) fn geckodriver(context: &Context) -> Option<PathBuf> {
+    context.find("geckodriver")
+}
+
+/// Another browser, one that has no WebGPU on Linux; set-up builds its driver.
+pub(super) fn ensure_firefox(context: &Context) -> Result<Done> {
+    if let Some(browser) = firefox(context) {
+        return Ok(Done::Present(browser.display().to_string()));
+    }
+    if has_apt(context) && is_debian() {
+        ensure_packages(context, &["firefox-esr"])?;
+    }
+    match firefox(context) {
+        Some(browser) => Ok(Done::Made(browser.display().to_string())),
+        None => Err("Firefox 128 or newer is needed: install it, and name it in the variable FIREFOX where it is not \
+                     in PATH"
+            .into()),
+    }
+}
+
 /// A Vulkan driver; in software where there is no other.
 pub(super) fn ensure_vulkan(context: &Context) -> Result<Done> {
     if !cfg!(target_os = "linux") {

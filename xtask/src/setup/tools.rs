@@ -11,16 +11,26 @@ pub(super) struct Tool {
     program: &'static str,
     /// The version wanted.
     version: String,
+    /// How far it is optimized.
+    opt_level: &'static str,
 }
+
+/// These programs mostly wait for others: the minutes that optimizing them takes are not won back.
+const SOME: &str = "1";
 
 /// Builds and serves the page. Later versions want a compiler that Debian does not have.
 pub(super) fn trunk() -> Tool {
-    Tool { package: "trunk", program: "trunk", version: "0.21.14".into() }
+    Tool { package: "trunk", program: "trunk", version: "0.21.14".into(), opt_level: SOME }
 }
 
 /// Runs the fuzz targets.
 pub(super) fn cargo_fuzz() -> Tool {
-    Tool { package: "cargo-fuzz", program: "cargo-fuzz", version: "0.13.2".into() }
+    Tool { package: "cargo-fuzz", program: "cargo-fuzz", version: "0.13.2".into(), opt_level: SOME }
+}
+
+/// Drives Firefox: it passes on a few messages a second, and is built in a third of the time where nothing is optimized.
+pub(super) fn geckodriver() -> Tool {
+    Tool { package: "geckodriver", program: "geckodriver", version: "0.37.1".into(), opt_level: "0" }
 }
 
 /// Writes the page's JavaScript side; must be of the very version that the page links.
@@ -30,7 +40,12 @@ pub(super) fn wasm_bindgen(context: &Context) -> Result<Tool> {
         std::fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let version = locked_version(&lock, "wasm-bindgen")
         .ok_or_else(|| format!("{} names no version of wasm-bindgen; restore it with git", path.display()))?;
-    Ok(Tool { package: "wasm-bindgen-cli", program: "wasm-bindgen", version: version.into() })
+    Ok(Tool {
+        package: "wasm-bindgen-cli",
+        program: "wasm-bindgen",
+        version: version.into(),
+        opt_level: SOME,
+    })
 }
 
 /// The version of a package in the text of a Cargo.lock.
@@ -52,8 +67,10 @@ pub(super) fn ensure(context: &Context, tool: &Tool) -> Result<Done> {
         if locked {
             cargo.arg("--locked");
         }
-        // These programs mostly wait for others: the minutes that optimizing them takes are not won back.
-        cargo.envs([("CARGO_PROFILE_RELEASE_LTO", "off"), ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")]);
+        cargo.envs([
+            ("CARGO_PROFILE_RELEASE_LTO", "off"),
+            ("CARGO_PROFILE_RELEASE_OPT_LEVEL", tool.opt_level),
+        ]);
         cargo.envs([("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"), ("CARGO_PROFILE_RELEASE_DEBUG", "0")]);
         run(cargo.arg(&wanted))
     };

@@ -69,7 +69,7 @@ pub(super) const STAGES: &[Stage] = &[
     },
     Stage {
         name: PAGE_TESTS,
-        what: "a person uses the page, in Chromium",
+        what: "a person uses the page, in Chromium and in Firefox",
         kind: Kind::Tests,
         commands: page_tests,
     },
@@ -221,11 +221,14 @@ pub(super) fn page_bench(context: &Context, options: &[String]) -> Result<Vec<Co
     Ok(commands)
 }
 
-/// Tells a command where the built page and the browser are.
+/// Tells a command where the built page and the browsers are.
 fn with_page(context: &Context, command: &mut Command) -> Result<()> {
     let (browser, driver) = browser(context)?;
     command.env("PAGELM_DIST", page_dist(context)?).env("PAGELM_SCRATCH", context.scratch()?);
     command.env("CHROMIUM", browser).env("CHROMEDRIVER", driver);
+    let firefox = setup::firefox(context).ok_or("Firefox is gone")?;
+    let driver = setup::geckodriver(context).ok_or("geckodriver is gone")?;
+    command.env("FIREFOX", firefox).env("GECKODRIVER", driver);
     Ok(())
 }
 

@@ -136,7 +136,7 @@ fn a_model_that_comes_back_leaves_an_own_load_alone() {
 
 #[test]
 fn a_load_without_room_waits_for_the_person() {
-    let uses = vec![ModelUse { name: "Tiny".to_owned(), gpu_bytes: 98, n_tabs: 2, n_sequences: 1 }];
+    let uses = vec![ModelUse { name: "Tiny".to_owned(), n_bytes: 98, n_tabs: 2, n_sequences: 1 }];
     for if_full in [IfFull::Wait, IfFull::Replace] {
         let mut state = ready();
         state.load("Other", other_url(), None, 0.0);
@@ -194,7 +194,7 @@ fn a_model_that_is_unloaded_says_why() {
 
 #[test]
 fn the_model_of_an_engine_that_was_lost_may_find_no_room() {
-    let models = vec![ModelUse { name: "Other".to_owned(), gpu_bytes: 98, n_tabs: 1, n_sequences: 0 }];
+    let models = vec![ModelUse { name: "Other".to_owned(), n_bytes: 98, n_tabs: 1, n_sequences: 0 }];
     let without_room = |restarts: bool| {
         let mut state = asked("Hi");
         if restarts {

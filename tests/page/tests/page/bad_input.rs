@@ -10,7 +10,7 @@ const AT_ONCE: Duration = Duration::from_secs(60);
 const ANSWER: Duration = Duration::from_secs(120);
 
 /// The alert is a sentence that has one of these words, and the page can still be used.
-fn explains(page: &Page, words: &[&str]) -> Result<(), String> {
+pub(crate) fn explains(page: &Page, words: &[&str]) -> Result<(), String> {
     let alert = page.see_alert(AT_ONCE)?;
     let lower = alert.to_lowercase();
     assert!(words.iter().any(|word| lower.contains(word)), "{alert:?} has none of {words:?}");
@@ -67,6 +67,7 @@ fn a_browser_without_webgpu_answers_by_the_processor() {
         [page, &other].into_iter().try_for_each(|tab| tab.see("Paris", ANSWER))?;
         let status = page.engine_status()?;
         assert_eq!((status.n_tabs, status.n_models, status.n_gpu_buffers), (2, 1, 0), "both share one model");
+        assert_eq!(page.session().shared_workers()?.len(), 1, "no worker has a GPU, so one is shared");
         Ok(())
     });
 }

@@ -44,7 +44,7 @@ fn stops_a_long_answer() {
 }
 
 /// Nothing runs and no step is submitted, nothing can be stopped, and the answer does not grow.
-fn rests(page: &Page) -> Result<(), String> {
+pub(crate) fn rests(page: &Page) -> Result<(), String> {
     let start = Instant::now();
     let mut status = page.engine_status()?;
     while page.offers("Stop")? || status.running + status.waiting > 0 {

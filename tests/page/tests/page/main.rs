@@ -1,4 +1,4 @@
-//! What a person does with the page, in Chromium, with the real model on Chromium's software device.
+//! What a person does with the page, in Chromium, with the real model on Chromium's software device, and in Firefox without.
 
 mod answers;
 mod bad_input;
@@ -7,6 +7,7 @@ mod chats;
 mod conversation;
 mod expectations;
 mod files;
+mod firefox;
 mod folders;
 mod foreign;
 mod layout;
