@@ -11,11 +11,13 @@ use std::task::{Context, Poll};
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 
+use super::check;
 use super::load::{self, Described, LoadError, Loaded};
 use super::machine::Chosen;
 use super::models::Wanted;
 use super::serve::Place;
 use super::{ConnectionId, Surroundings};
+use crate::gpu::noise::Noise;
 use crate::gpu::{Gpu, GpuError};
 use crate::protocol::{Event, IfFull, ModelId};
 use crate::store::Source;
@@ -187,6 +189,8 @@ pub(super) struct DeviceWanted {
     pub(super) gpu: Option<Rc<Gpu>>,
     /// Another was lost before.
     pub(super) is_patient: bool,
+    /// Its kernels are to return noise.
+    pub(super) is_noisy: bool,
     /// What the processor needs to compute.
     pub(super) surroundings: Surroundings,
 }
@@ -197,7 +201,7 @@ async fn open<P: Place>(
     wanted: &Wanted,
     attachments: &[P::Attachment],
     known: Option<Vec<P::Source>>,
-    DeviceWanted { gpu, is_patient, surroundings }: DeviceWanted,
+    DeviceWanted { gpu, is_patient, is_noisy, surroundings }: DeviceWanted,
     mut stage: Stage,
     news: &News,
 ) -> Result<Opened<P>, String> {
@@ -223,10 +227,15 @@ async fn open<P: Place>(
             owned.await;
             *news.borrow_mut() = Some(stage);
         }
-        Ok(Rc::new(open_gpu(place, is_patient).await?))
+        let gpu = open_gpu(place, is_patient).await?;
+        Ok(Rc::new(if is_noisy { gpu.with_noise(Noise::default()) } else { gpu }))
     };
     let chosen = Chosen::by(described.device(), &surroundings, open).await;
-    let chosen = chosen.map_err(|error| place.in_words(&error))?;
+    let mut chosen = chosen.map_err(|error| place.in_words(&error))?;
+    if let Some(records) = place.records() {
+        let checked = check::trusted(&described, chosen, &surroundings, &*records).await;
+        chosen = checked.map_err(|error| place.in_words(&error))?;
+    }
     let needed_bytes = described.gpu_bytes(&chosen.machine);
     let needed_bytes = needed_bytes.map_err(|error| place.in_words(&LoadError::Gpu(error)))?;
     Ok(Opened { sources, described, chosen, needed_bytes })

@@ -34,6 +34,7 @@ mod model;
 mod output;
 mod ops;
 mod prompts;
+pub mod records;
 mod score;
 mod slips;
 mod spec;

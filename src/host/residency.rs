@@ -134,8 +134,8 @@ impl<P: Place> Server<P> {
         };
         let Some(place) = self.loads.queue.iter().position(has_chance) else { return };
         if let Some(job) = self.loads.queue.remove(place) {
-            let (gpu, is_patient) = (self.gpu.clone(), self.n_losses > 0);
-            let device = DeviceWanted { gpu, is_patient, surroundings: self.surroundings };
+            let (gpu, is_patient, is_noisy) = (self.gpu.clone(), self.n_losses > 0, self.is_noisy);
+            let device = DeviceWanted { gpu, is_patient, is_noisy, surroundings: self.surroundings };
             self.loads.open(&self.place, device, job);
         }
     }

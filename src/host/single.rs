@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use super::check::{self, Records};
 use super::hosted::{Hosted, Stepping};
 use super::load::{self, LoadError};
 use super::machine::Chosen;
@@ -16,6 +17,7 @@ use crate::store::Source;
 pub struct Host {
     surroundings: Surroundings,
     adapter_name: Option<String>,
+    records: Option<Rc<dyn Records>>,
     gpu: Option<Rc<Gpu>>,
     hosted: Option<Hosted>,
     /// Steps of the model that are computed, the oldest first.
@@ -31,6 +33,7 @@ impl Host {
         Self {
             surroundings,
             adapter_name,
+            records: None,
             gpu: None,
             hosted: None,
             steps: VecDeque::new(),
@@ -42,6 +45,12 @@ impl Host {
     /// Uses a device that is open already.
     pub fn with_gpu(mut self, gpu: Rc<Gpu>) -> Self {
         self.gpu = Some(gpu);
+        self
+    }
+
+    /// Checks a GPU before a model first runs on it, and keeps there what was found; else it is trusted.
+    pub fn with_records(mut self, records: Rc<dyn Records>) -> Self {
+        self.records = Some(records);
         self
     }
 
@@ -78,7 +87,10 @@ impl Host {
         progress: impl FnMut(u64, u64),
     ) -> Result<ModelInfo, LoadError> {
         let (surroundings, choice) = (self.surroundings, described.device());
-        let chosen = Chosen::by(choice, &surroundings, async || self.open_gpu().await).await?;
+        let mut chosen = Chosen::by(choice, &surroundings, async || self.open_gpu().await).await?;
+        if let Some(records) = &self.records {
+            chosen = check::trusted(&described, chosen, &surroundings, &**records).await?;
+        }
         if let Some(mut hosted) = self.hosted.take() {
             hosted.cancel_all(None);
             self.steps.clear();
