@@ -219,14 +219,13 @@ impl Gpu {
     /// If they need subgroups and the device has none.
     pub fn with_variant(self, variant: Variant) -> Self {
         assert!(variant != Variant::Subgroup || has_subgroups(&self.device), "the device has no subgroups");
-        let known = if self.noise.is_some() { Known::default() } else { self.known };
-        Self { variant, known, ..self }
+        Self { variant, ..self }
     }
 
     /// Has kernels return noise, on an adapter that is taken for a real GPU: to see that this is noticed.
     pub fn with_noise(self, noise: Noise) -> Self {
         let summary = AdapterSummary { is_software: false, ..self.summary };
-        Self { summary, noise: Some(noise), known: Known::default(), ..self }
+        Self { summary, noise: Some(noise), ..self }
     }
 
     /// Which kernels return noise.

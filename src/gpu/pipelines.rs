@@ -26,8 +26,8 @@ impl Pipeline {
     }
 }
 
-/// Pipelines of all models of a device, as far as their keys give them one text.
-pub(super) type Known = Rc<RefCell<HashMap<ShaderKey, Rc<Pipeline>>>>;
+/// Pipelines of all models of a device, and whether they return noise.
+pub(super) type Known = Rc<RefCell<HashMap<(ShaderKey, bool), Rc<Pipeline>>>>;
 
 /// All pipelines of a model.
 #[derive(Debug)]
@@ -89,7 +89,8 @@ impl Pipelines {
             return Rc::clone(own);
         }
         let new = || Rc::new(Pipeline { key, made: OnceCell::new() });
-        let pipeline = Rc::clone(self.known.borrow_mut().entry(key).or_insert_with(new));
+        let known = (key, self.is_noise(key));
+        let pipeline = Rc::clone(self.known.borrow_mut().entry(known).or_insert_with(new));
         if is_first(key) {
             self.make(&pipeline);
         } else {
@@ -97,6 +98,10 @@ impl Pipelines {
         }
         self.by_key.insert(key, Rc::clone(&pipeline));
         pipeline
+    }
+
+    fn is_noise(&self, key: ShaderKey) -> bool {
+        self.noise.is_some_and(|noise| noise.covers(key, self.variant))
     }
 
     /// How many it made.
@@ -125,10 +130,7 @@ impl Pipelines {
         self.n_made += 1;
         let key = pipeline.key;
         let label = Some(key.entry_point());
-        let text = match self.noise {
-            Some(noise) if noise.covers(key, self.variant) => key.noise_source(),
-            _ => key.source(self.has_dot4),
-        };
+        let text = if self.is_noise(key) { key.noise_source() } else { key.source(self.has_dot4) };
         let source = wgpu::ShaderSource::Wgsl(text.into());
         let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor { label, source });
         pipeline.made.get_or_init(|| {

@@ -27,9 +27,6 @@ pub use small::small;
 use verdict::key_of;
 pub use verdict::{Verdict, Wrong};
 
-/// Most weights of the small model, of which the processor makes some 50 products each; in any type they are below 16 MiB.
-pub const MAX_WEIGHTS: usize = 4 << 20;
-
 /// Where verdicts are kept.
 pub trait Records {
     /// What was kept under this key, whatever it says now.
@@ -60,7 +57,7 @@ pub(super) async fn trusted<S: Source>(
 ) -> Result<Chosen, LoadError> {
     let Machine::Gpu(gpu) = &chosen.machine else { return Ok(chosen) };
     let context = described.context();
-    let plan = small(&described.plan_on(chosen.machine.is_slow()), context, gpu.tuning(), MAX_WEIGHTS);
+    let plan = small(&described.plan_on(chosen.machine.is_slow()), context, gpu.tuning());
     let key = key_of(gpu, &plan);
     let kept = records.recall(&key).await.and_then(|text| Verdict::from_text(&text));
     let verdict = match kept {

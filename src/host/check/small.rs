@@ -1,7 +1,7 @@
 //! A plan as small as a check of its kernels needs: a layer of each kind that it has, and some of the vocabulary.
 //!
-//! Invariant: it compiles to the kernels of the whole plan, and computes no more products a row than was allowed, unless no
-//! smaller plan has the same kernels.
+//! Invariant: it compiles to the kernels of the whole plan, within so many weights and bytes, unless no plan so small has the
+//! same kernels.
 
 use std::collections::HashMap;
 
@@ -13,13 +13,18 @@ use crate::plan::{
 /// Words of the vocabulary.
 const VOCAB_SIZE: usize = 256;
 
-/// The largest plan that has the kernels of `whole` and at most so many weights; `n_positions` is its context.
-pub fn small(whole: &Plan, n_positions: usize, tuning: Tuning, max_weights: usize) -> Plan {
+/// Most weights: the processor computes some 50 products with each.
+const MAX_WEIGHTS: usize = 9 << 19;
+/// Most bytes of them.
+const MAX_BYTES: u64 = 11 << 20;
+
+/// The largest plan that has the kernels of `whole` and is small enough; `n_positions` is its context.
+pub fn small(whole: &Plan, n_positions: usize, tuning: Tuning) -> Plan {
     let mut plan = cut(whole, whole.sizes, n_positions);
     // The MLP and attention first: the width of the stream is in every matrix.
     for width_divisor in [1, 2, 4, 8, 16] {
         for divisor in [1, 2, 4, 8, 16, 32, 64] {
-            if n_weights(&plan) <= max_weights {
+            if is_small(&plan) {
                 return plan;
             }
             let Sizes { width, n_heads, n_kv_heads, head_dim, mlp_width, .. } = whole.sizes;
@@ -40,8 +45,11 @@ pub fn small(whole: &Plan, n_positions: usize, tuning: Tuning, max_weights: usiz
     plan
 }
 
-fn n_weights(plan: &Plan) -> usize {
-    plan.matrices.iter().map(|matrix| matrix.n_rows() * matrix.n_columns).sum()
+fn is_small(plan: &Plan) -> bool {
+    let row_bytes = |matrix: &Matrix| matrix.block_type.row_bytes(matrix.n_columns as u64).unwrap_or(0);
+    let bytes = plan.matrices.iter().map(|matrix| matrix.n_rows() as u64 * row_bytes(matrix));
+    let weights = plan.matrices.iter().map(|matrix| matrix.n_rows() * matrix.n_columns);
+    weights.sum::<usize>() <= MAX_WEIGHTS && bytes.sum::<u64>() <= MAX_BYTES
 }
 
 /// Columns that the kernels of `whole` columns are right for: whole blocks and units, cut into workgroups alike. The most up
