@@ -129,10 +129,10 @@ fn small_plans_have_the_kernels_of_whole_ones() {
                 let capacity =
                     Capacity { decode_rows: 8, prefill_rows: 40, logit_rows: 8, context: N_POSITIONS };
                 let model = CpuModel::new(small.clone(), capacity, 11 * 32, processor()).unwrap();
+                let (weights, all) = (model.weight_bytes(), model.total_bytes());
                 assert!(
-                    model.total_bytes() <= 16 << 20,
-                    "shape {i}, {class:?}: {} bytes",
-                    model.total_bytes()
+                    weights <= 16 << 20 && all <= 19 << 20,
+                    "shape {i}, {class:?}: {weights}, {all} bytes"
                 );
                 for variant in VARIANTS {
                     let target = Target { variant, tuning, max_matrix_bytes: 1 << 40, samples: true };

@@ -14,7 +14,7 @@ use crate::gpu::{Gpu, GpuError};
 use crate::plan::batch::{BLOCK_TOKENS, Batch, Capacity, RowKind, Wants};
 use crate::plan::logprobs::TokenLogprobs;
 use crate::plan::sample::{Chooser, Sampled, Sampling};
-use crate::plan::{Device, KvType, MatrixId, Plan, Precision, VectorId};
+use crate::plan::{Device, KvType, MatrixId, Op, Plan, Precision, VectorId};
 
 /// Rows of the two prompts: more than a small tile has, and not a whole tile.
 const PROMPTS: [usize; 2] = [33, 7];
@@ -70,7 +70,11 @@ loads!(CpuModel);
 impl Probe {
     /// Has the processor compute the steps.
     pub(super) async fn new(plan: Plan, context: usize, processor: Rc<Processor>) -> Result<Self, CpuError> {
-        let context = context.min(CONTEXT);
+        let learned = plan.ops.iter().find_map(|op| match op {
+            Op::AddPosition { table } => Some(plan.matrices[table.0].n_rows()),
+            _ => None,
+        });
+        let context = context.min(learned.unwrap_or(CONTEXT)).min(CONTEXT);
         let mut probe = Self { plan, context, prompts: Vec::new(), decoded: Vec::new() };
         let plan = probe.plan.clone();
         let mut model = CpuModel::new(plan, probe.capacity(), N_BLOCKS * BLOCK_TOKENS, processor)?;

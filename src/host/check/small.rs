@@ -10,6 +10,8 @@ use crate::plan::{
     Activation, Matrix, MatrixId, MatrixPart, Norm, Op, Plan, Sizes, Vector, VectorId, VectorPart,
 };
 
+/// Learned positions: they go into the third of the ranges that attention is split into.
+const MAX_POSITIONS: usize = 544;
 /// Words of the vocabulary.
 const VOCAB_SIZE: usize = 256;
 
@@ -18,8 +20,10 @@ const MAX_WEIGHTS: usize = 9 << 19;
 /// Most bytes of them.
 const MAX_BYTES: u64 = 11 << 20;
 
-/// The largest plan that has the kernels of `whole` and is small enough; `n_positions` is its context.
+/// The largest plan that has the kernels of `whole` and is small enough; learned positions go as far as
+/// `n_positions`.
 pub fn small(whole: &Plan, n_positions: usize, tuning: Tuning) -> Plan {
+    let n_positions = n_positions.min(MAX_POSITIONS);
     let mut plan = cut(whole, whole.sizes, n_positions);
     // The MLP and attention first: the width of the stream is in every matrix.
     for width_divisor in [1, 2, 4, 8, 16] {
