@@ -106,7 +106,7 @@ pub enum LoadError {
     #[error(transparent)]
     Cpu(#[from] CpuError),
     /// The GPU that was asked for computes wrongly.
-    #[error("{sentence}, or let the processor compute: --device auto, or Device in the page's settings")]
+    #[error("{sentence}, and with auto or cpu as the device the processor computes")]
     WrongGpu {
         /// What is wrong with it.
         sentence: String,
