@@ -19,7 +19,7 @@ fn generate_in(cache: &PathBuf, device: &str) -> Ran {
         "--device",
         device,
     ]);
-    command.env("XDG_CACHE_HOME", cache);
+    command.env("PAGELM_CACHE_DIR", cache);
     ran(command)
 }
 
@@ -31,7 +31,7 @@ fn a_verdict_is_kept_and_believed() {
     assert_eq!(first.code, Some(0), "{}", first.stderr);
     assert!(!first.stderr.contains("computes wrongly"), "{}", first.stderr);
     let files: Vec<PathBuf> =
-        fs::read_dir(cache.join("pagelm/checks")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        fs::read_dir(cache.join("checks")).unwrap().map(|entry| entry.unwrap().path()).collect();
     let [kept] = &files[..] else { panic!("{files:?}") };
     let text = fs::read_to_string(kept).unwrap();
     let (key, verdict) = text.split_once('\n').unwrap();

@@ -107,7 +107,7 @@ fn pagelm(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pagelm"));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // What is found of adapters is kept among these tests.
-    command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    command.env("PAGELM_CACHE_DIR", env!("CARGO_TARGET_TMPDIR"));
     command
 }
 

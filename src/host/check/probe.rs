@@ -1,7 +1,7 @@
 //! The same steps on a GPU and on the processor, and how far apart their logits are.
 //!
 //! Invariant: every pipeline that a model has on the GPU computes at least one step, and what it computes decides a logit
-//! that is compared.
+//! that is compared; on a software adapter every pipeline that a first token needs.
 
 use std::rc::Rc;
 
@@ -88,6 +88,7 @@ impl Probe {
 
     /// The greatest error of a GPU, against what [`bound`] allows; infinite for what is no number.
     pub(super) async fn error_of(&self, gpu: Rc<Gpu>) -> Result<f64, GpuError> {
+        let is_software = gpu.summary().is_software;
         let (plan, capacity) = (self.plan.clone(), self.capacity());
         let mut model = GpuModel::for_first_token(gpu, plan, capacity, N_BLOCKS * BLOCK_TOKENS).await?;
         self.write_weights(&model);
@@ -102,7 +103,8 @@ impl Probe {
             // The other pipelines need not be made.
             return Ok(worst);
         }
-        while model.lacks_pipelines() {
+        // Where the processor imitates a GPU, it takes longer to compile the others than to load most models.
+        while model.lacks_pipelines() && !is_software {
             model.make_pipeline().await;
         }
         let mut first = 0;

@@ -24,17 +24,18 @@ impl FileRecords {
         Self { folder: folder.into() }
     }
 
-    /// In the folder that the system has for what can be made anew, if it names one.
+    /// In the folder that the system has for what can be made anew, if it names one; `PAGELM_CACHE_DIR` names another.
     pub fn of_user() -> Option<Self> {
         let folder =
             |variable: &str| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
         let of_home = |below: &str| folder("HOME").map(|home| home.join(below));
-        let cache = folder("XDG_CACHE_HOME").or_else(|| match env::consts::OS {
+        let of_system = || match env::consts::OS {
             "windows" => folder("LOCALAPPDATA"),
             "macos" => of_home("Library/Caches"),
-            _ => of_home(".cache"),
-        });
-        cache.map(|cache| Self::new(cache.join("pagelm").join("checks")))
+            _ => folder("XDG_CACHE_HOME").or_else(|| of_home(".cache")),
+        };
+        let own = folder("PAGELM_CACHE_DIR").or_else(|| Some(of_system()?.join("pagelm")));
+        own.map(|own| Self::new(own.join("checks")))
     }
 
     fn path(&self, key: &str) -> PathBuf {
