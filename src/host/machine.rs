@@ -76,7 +76,7 @@ impl Machine {
 pub struct Chosen {
     /// It.
     pub machine: Machine,
-    /// Why it is this one, where nobody chose and it is not the first choice.
+    /// Why it is this one, or computes with these kernels, where nobody chose and they are not the first choice.
     pub note: Option<String>,
 }
 

@@ -222,7 +222,7 @@ fn error_of_choice(found: &Sampled, logits: &[f32]) -> f64 {
     else {
         return f64::INFINITY;
     };
-    if found.has_nan {
+    if found.has_nan || of_found.top.len() != of_expected.top.len() {
         return f64::INFINITY;
     }
     let values = |logprobs: &TokenLogprobs| -> Vec<f32> {
@@ -253,5 +253,44 @@ pub(super) fn bound(plan: &Plan) -> f64 {
     match plan.precision {
         Precision::Exact => of_cache,
         Precision::Fast => f64::max(of_cache, 3e-2),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOGITS: [f32; 4] = [0.5, -2.0, 1.0, 0.0];
+
+    #[test]
+    fn garbage_of_every_kind_is_far_off() {
+        assert_eq!(error_of_row(&LOGITS, &LOGITS), 0.0);
+        assert_eq!(error_of_row(&[0.5, -2.0, 1.0, 0.002], &LOGITS), f64::from(0.002f32) / 2.0);
+        assert_eq!(error_of_row(&[0.0; 4], &LOGITS), 1.0);
+        for garbage in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            assert_eq!(error_of_row(&[0.5, -2.0, garbage, 0.0], &LOGITS), f64::INFINITY);
+        }
+        assert!(error_of_row(&LOGITS, &[0.0; 4]) > 1e20, "where nothing is to be there");
+    }
+
+    #[test]
+    fn a_choice_is_as_wrong_as_its_token_or_its_log_probabilities() {
+        let right = Chooser::default().sample(&LOGITS, &GREEDY);
+        assert_eq!((right.token, error_of_choice(&right, &LOGITS)), (2, 0.0));
+        let error = |change: fn(&mut Sampled)| {
+            let mut changed = right.clone();
+            change(&mut changed);
+            error_of_choice(&changed, &LOGITS)
+        };
+        // The next best, whose logit is 0.5 less, of 2.
+        assert_eq!(error(|sampled| sampled.token = 0), 0.125);
+        assert_eq!(error(|sampled| sampled.token = 4), f64::INFINITY);
+        assert_eq!(error(|sampled| sampled.has_nan = true), f64::INFINITY);
+        assert_eq!(error(|sampled| sampled.logprobs = None), f64::INFINITY);
+        assert!(error(|sampled| sampled.logprobs.as_mut().unwrap().top[1].logprob += 1.0) > 0.2);
+        assert_eq!(
+            error(|sampled| sampled.logprobs.as_mut().unwrap().chosen.logprob = f32::NAN),
+            f64::INFINITY
+        );
     }
 }
