@@ -27,6 +27,7 @@ use pagelm::format::block::BlockType::{F16, F32, Q4_1, Q4_K, Q5_K, Q6_K, Q8_0};
 use pagelm::gpu::Gpu;
 use pagelm::gpu::layout::{Capacity, Layout};
 use pagelm::gpu::lower::{Target, lower};
+use pagelm::gpu::model::GpuModel;
 use pagelm::gpu::noise::Noise;
 use pagelm::gpu::shader::{ShaderKey, TileSize, VARIANTS, Variant};
 use pagelm::gpu::tuning::CLASSES;
@@ -208,4 +209,22 @@ fn where_all_kernels_return_noise_none_is_right() {
     let found = checked(gpu(Variant::Subgroup).with_noise(Noise::default()), &plan, N_POSITIONS);
     assert_eq!((found.right, found.wrong.len()), (None, 3));
     assert_eq!(Verdict::from_text(&found.to_text()), Some(found));
+}
+
+#[test]
+fn pipelines_that_a_check_made_are_those_of_the_model() {
+    let capacity = Capacity { decode_rows: 8, prefill_rows: 64, logit_rows: 8, context: N_POSITIONS };
+    let plan = RandomModel::plan(&SHAPES[3]);
+    for variant in VARIANTS {
+        // Of no kernel: it but takes the adapter for a real one, where all pipelines are checked.
+        let gpu = self::gpu(variant).with_noise(Noise { kernel: Some("none"), variant: None });
+        let load = || GpuModel::for_first_token(Rc::new(gpu.clone()), plan.clone(), capacity, 32 * 32);
+        let lacked = |model: &GpuModel| (model.lacks_pipelines(), model.counters().gpu_objects);
+        assert_eq!(checked(gpu.clone(), &plan, N_POSITIONS), right(variant));
+        let after = lacked(&block_on(load()).unwrap());
+        let fresh = self::gpu(variant);
+        let model = GpuModel::for_first_token(Rc::new(fresh), plan.clone(), capacity, 32 * 32);
+        let alone = lacked(&block_on(model).unwrap());
+        assert!(!after.0 && alone.0 && after.1 + 5 < alone.1, "{variant:?}: {after:?}, alone {alone:?}");
+    }
 }
