@@ -119,6 +119,9 @@ pub enum Fault {
     LoseDevice,
     /// The engine panics.
     Panic,
+    /// Kernels return noise on a GPU that is opened from now on, as where a driver compiles them wrongly. It is taken for a
+    /// real one, also where the processor imitates it.
+    Noise,
 }
 
 /// What the engine tells a tab.

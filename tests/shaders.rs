@@ -29,25 +29,27 @@ fn every_shader_validates_within_default_limits() {
         // Browsers may lack one function, which only packed matmuls call.
         let lacks_dot4 = matches!(key, ShaderKey::MatmulFast(_, _, 1, Emit::Store));
         for has_dot4 in [true, false].into_iter().take(1 + usize::from(lacks_dot4)) {
-            if let Err(fault) = validate(key, has_dot4) {
+            if let Err(fault) = validate(key, &key.source(has_dot4)) {
                 faults.push(format!("{key:?}, dot4 {has_dot4}: {fault}"));
             }
+        }
+        if let Err(fault) = validate(key, &key.noise_source()) {
+            faults.push(format!("{key:?}, as noise: {fault}"));
         }
     }
     assert!(n_shaders > 100, "the list of shaders is there");
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-fn validate(key: ShaderKey, has_dot4: bool) -> Result<(), String> {
-    let source = key.source(has_dot4);
+fn validate(key: ShaderKey, source: &str) -> Result<(), String> {
     // Chrome's SwiftShader leaves a variable of a loop as the turn before left it, where it is given no value.
     if let Some(line) = source.lines().find(|line| line.starts_with(' ') && is_without_value(line)) {
         return Err(format!("a variable without a value: {}", line.trim()));
     }
-    let module = wgsl::parse_str(&source).map_err(|error| error.emit_to_string(&source))?;
+    let module = wgsl::parse_str(source).map_err(|error| error.emit_to_string(source))?;
     let info = Validator::new(ValidationFlags::all(), CAPABILITIES)
         .validate(&module)
-        .map_err(|error| error.emit_to_string(&source))?;
+        .map_err(|error| error.emit_to_string(source))?;
     let [entry] = module.entry_points.as_slice() else { return Err("not one entry point".into()) };
     if entry.name != key.entry_point() {
         return Err(format!("the entry point is {}", entry.name));

@@ -31,6 +31,10 @@ pub(super) fn describe(device: &wgpu::Device, mut summary: AdapterSummary) -> Ad
     if !name.is_empty() {
         summary.name = name.to_owned();
     }
+    // Of drivers a browser tells nothing; it brings compilers of its own.
+    let agent =
+        property(&js_sys::global(), "navigator").and_then(|navigator| property(&navigator, "userAgent"));
+    summary.driver = agent.and_then(|agent| agent.as_string()).unwrap_or_default();
     let lower = format!("{architecture} {description}").to_lowercase();
     summary.is_software |= SOFTWARE.iter().any(|software| lower.contains(software));
     summary

@@ -10,6 +10,8 @@ use crate::gpu::shader::Variant;
 use crate::gpu::tuning::{AdapterClass, Tuning};
 use buffers::Live;
 use lower::{LowerError, Target};
+use noise::Noise;
+use pipelines::Known;
 
 mod attend_text;
 mod attention_sums;
@@ -25,6 +27,7 @@ pub mod lower;
 mod maker;
 mod matvec_text;
 pub mod model;
+pub mod noise;
 #[cfg(feature = "native")]
 mod noop;
 pub mod packed;
@@ -108,12 +111,14 @@ pub struct AdapterSummary {
     pub name: String,
     /// The interface it is reached by, such as `vulkan`.
     pub backend: String,
+    /// What drives it: the driver and its version, in a browser that browser's.
+    pub driver: String,
     /// Whether the processor imitates it.
     pub is_software: bool,
 }
 
-/// An open device.
-#[derive(Debug)]
+/// An open device; copies are of the same device.
+#[derive(Debug, Clone)]
 pub struct Gpu {
     device: wgpu::Device,
     queue: wgpu::Queue,
@@ -125,6 +130,8 @@ pub struct Gpu {
     samples: Option<bool>,
     max_matrix_bytes: u64,
     has_dot4: bool,
+    noise: Option<Noise>,
+    known: Known,
     fault: Arc<Mutex<Option<GpuError>>>,
     live: Arc<Live>,
 }
@@ -199,6 +206,8 @@ impl Gpu {
             samples: None,
             max_matrix_bytes,
             has_dot4: cfg!(not(target_arch = "wasm32")),
+            noise: None,
+            known: Known::default(),
             fault,
             live: Arc::default(),
         })
@@ -211,6 +220,17 @@ impl Gpu {
     pub fn with_variant(self, variant: Variant) -> Self {
         assert!(variant != Variant::Subgroup || has_subgroups(&self.device), "the device has no subgroups");
         Self { variant, ..self }
+    }
+
+    /// Has kernels return noise, on an adapter that is taken for a real GPU: to see that this is noticed.
+    pub fn with_noise(self, noise: Noise) -> Self {
+        let summary = AdapterSummary { is_software: false, ..self.summary };
+        Self { summary, noise: Some(noise), ..self }
+    }
+
+    /// Which kernels return noise.
+    pub fn noise(&self) -> Option<Noise> {
+        self.noise
     }
 
     /// Cuts work otherwise.
@@ -271,7 +291,7 @@ impl Gpu {
 
     /// Multiplies bytes without `dot4I8Packed`, as on a browser whose WGSL lacks it.
     pub fn without_dot4(self) -> Self {
-        Self { has_dot4: false, ..self }
+        Self { has_dot4: false, known: Known::default(), ..self }
     }
 
     /// What lowering has to know.
@@ -367,6 +387,7 @@ fn summarize(adapter: &wgpu::Adapter) -> AdapterSummary {
     AdapterSummary {
         name,
         backend: info.backend.to_string(),
+        driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
         is_software: info.device_type == wgpu::DeviceType::Cpu,
     }
 }

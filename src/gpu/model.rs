@@ -59,6 +59,8 @@ pub struct GpuModel {
     prefill_submits: usize,
     /// Dispatches are recorded without a workgroup: the host does all that it does, and the device nothing.
     is_hollow: bool,
+    /// Of tiles of prompts, where a check wants one.
+    tile_size: Option<TileSize>,
     pub(super) counters: Counters,
     buffers: Buffers,
 }
@@ -129,6 +131,7 @@ impl GpuModel {
             next_ticket: 0,
             prefill_submits: 1,
             is_hollow: false,
+            tile_size: None,
             counters,
             buffers,
             gpu,
@@ -260,6 +263,11 @@ impl GpuModel {
         self.is_hollow = true;
     }
 
+    /// Computes prompts in tiles of this size, whatever the size of the matrix: both must be right.
+    pub fn set_tile_size(&mut self, size: TileSize) {
+        self.tile_size = Some(size);
+    }
+
     /// Splits a step with prefill rows into so many submits, so that a slow device stays responsive.
     pub fn set_prefill_submits(&mut self, n_submits: usize) {
         self.prefill_submits = n_submits.max(1);
@@ -310,6 +318,7 @@ impl GpuModel {
         let (pipeline, [x, y, z]) = match dispatch.grid {
             Grid::AttentionTiles { n_kv_heads } => (0, [n_kv_heads, self.n_attention_tiles, 1]),
             grid => {
+                let grid = self.with_tile_size(grid);
                 let tile_idx = tile_idx(&dispatch.pipelines, tile_for(n_rows));
                 workgroups(grid, n_rows as u32, tile_idx, &batch.positions[..batch.n_decode])
             }
@@ -319,6 +328,16 @@ impl GpuModel {
         pass.set_bind_group(0, &dispatch.bind_group, &[]);
         pass.dispatch_workgroups(if self.is_hollow { 0 } else { x }, y, z);
         true
+    }
+
+    fn with_tile_size(&self, grid: Grid) -> Grid {
+        match (grid, self.tile_size) {
+            (Grid::Tiled { n_pairs, .. }, Some(TileSize::Small)) => {
+                Grid::Tiled { n_pairs, least_groups: u32::MAX }
+            }
+            (Grid::Tiled { n_pairs, .. }, Some(TileSize::Large)) => Grid::Tiled { n_pairs, least_groups: 0 },
+            (grid, _) => grid,
+        }
     }
 
     /// Puts a batch on the device, with one write.

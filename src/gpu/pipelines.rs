@@ -1,14 +1,16 @@
-//! Compute pipelines by their text, each made once: what a first token needs before the weights come, the rest in quiet moments.
+//! Compute pipelines by their text, each made once for all models of a device: what a first token needs before the weights
+//! come, the rest in quiet moments.
 //!
 //! Invariant: a step makes none. A tile that is not made has a smaller one in its place, which adds in the same order.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::Gpu;
 use super::model::GpuModel;
-use super::shader::{Matvec, ShaderKey, TILES, TileSize};
+use super::noise::Noise;
+use super::shader::{Matvec, ShaderKey, TILES, TileSize, Variant};
 
 /// A pipeline, made or not.
 #[derive(Debug)]
@@ -24,15 +26,22 @@ impl Pipeline {
     }
 }
 
+/// Pipelines of all models of a device, and whether they return noise.
+pub(super) type Known = Rc<RefCell<HashMap<(ShaderKey, bool), Rc<Pipeline>>>>;
+
 /// All pipelines of a model.
 #[derive(Debug)]
 pub(super) struct Pipelines {
     device: wgpu::Device,
     has_dot4: bool,
+    variant: Variant,
+    noise: Option<Noise>,
+    known: Known,
     layout: wgpu::PipelineLayout,
     by_key: HashMap<ShaderKey, Rc<Pipeline>>,
     /// Not made yet.
     left: Vec<Rc<Pipeline>>,
+    n_made: usize,
 }
 
 impl Pipelines {
@@ -45,9 +54,13 @@ impl Pipelines {
         Self {
             device: gpu.device.clone(),
             has_dot4: gpu.has_dot4,
+            variant: gpu.variant,
+            noise: gpu.noise,
+            known: Rc::clone(&gpu.known),
             layout,
             by_key: HashMap::new(),
             left: Vec::new(),
+            n_made: 0,
         }
     }
 
@@ -70,12 +83,14 @@ impl Pipelines {
         }
     }
 
-    /// The pipeline of a key, made at once where a first token needs it.
+    /// The pipeline of a key, made at once where a first token needs it and no model before did.
     fn one(&mut self, key: ShaderKey) -> Rc<Pipeline> {
-        if let Some(known) = self.by_key.get(&key) {
-            return Rc::clone(known);
+        if let Some(own) = self.by_key.get(&key) {
+            return Rc::clone(own);
         }
-        let pipeline = Rc::new(Pipeline { key, made: OnceCell::new() });
+        let new = || Rc::new(Pipeline { key, made: OnceCell::new() });
+        let known = (key, self.is_noise(key));
+        let pipeline = Rc::clone(self.known.borrow_mut().entry(known).or_insert_with(new));
         if is_first(key) {
             self.make(&pipeline);
         } else {
@@ -85,27 +100,38 @@ impl Pipelines {
         pipeline
     }
 
-    /// How many are made.
-    pub(super) fn n_made(&self) -> usize {
-        self.by_key.len() - self.left.len()
+    fn is_noise(&self, key: ShaderKey) -> bool {
+        self.noise.is_some_and(|noise| noise.covers(key, self.variant))
     }
 
-    /// How many are not made yet.
+    /// How many it made.
+    pub(super) fn n_made(&self) -> usize {
+        self.n_made
+    }
+
+    /// How many are not made yet, by whatever model has them too.
     pub(super) fn n_left(&self) -> usize {
-        self.left.len()
+        self.left.iter().filter(|pipeline| pipeline.get().is_none()).count()
     }
 
     /// Makes one of those that are left.
     pub(super) fn make_next(&mut self) {
-        if let Some(next) = self.left.pop() {
-            self.make(&next);
+        while let Some(next) = self.left.pop() {
+            if next.get().is_none() {
+                return self.make(&next);
+            }
         }
     }
 
-    fn make(&self, pipeline: &Pipeline) {
+    fn make(&mut self, pipeline: &Pipeline) {
+        if pipeline.get().is_some() {
+            return;
+        }
+        self.n_made += 1;
         let key = pipeline.key;
         let label = Some(key.entry_point());
-        let source = wgpu::ShaderSource::Wgsl(key.source(self.has_dot4).into());
+        let text = if self.is_noise(key) { key.noise_source() } else { key.source(self.has_dot4) };
+        let source = wgpu::ShaderSource::Wgsl(text.into());
         let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor { label, source });
         pipeline.made.get_or_init(|| {
             self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
@@ -131,8 +157,7 @@ impl GpuModel {
 
     /// Makes a pipeline that is left, if any; the future is done when the device has it.
     pub fn make_pipeline(&mut self) -> impl Future<Output = ()> + use<> {
-        self.pipelines.make_next();
-        self.counters.gpu_objects += 1;
+        self.make_next_pipeline();
         let gpu = Rc::clone(&self.gpu);
         // A loss is noticed by whoever waits for a result.
         async move { _ = gpu.settle().await }
@@ -141,9 +166,14 @@ impl GpuModel {
     /// Makes all that are left.
     pub(super) fn make_pipelines(&mut self) {
         while self.n_pipelines_left() > 0 {
-            self.pipelines.make_next();
-            self.counters.gpu_objects += 1;
+            self.make_next_pipeline();
         }
+    }
+
+    fn make_next_pipeline(&mut self) {
+        let n_made = self.pipelines.n_made();
+        self.pipelines.make_next();
+        self.counters.gpu_objects += (self.pipelines.n_made() - n_made) as u64;
     }
 }
 

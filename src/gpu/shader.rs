@@ -165,6 +165,16 @@ impl ShaderKey {
 
     /// The whole text; `has_dot4` tells whether the device's WGSL has `dot4I8Packed`.
     pub fn source(self, has_dot4: bool) -> String {
+        let mut text = self.prelude();
+        for piece in self.pieces(has_dot4) {
+            text.push('\n');
+            text.push_str(&piece);
+        }
+        text
+    }
+
+    /// The constants that its files are written with.
+    pub(super) fn prelude(self) -> String {
         let mut text = String::new();
         if cfg!(target_arch = "wasm32") && self.uses_subgroups() {
             // Browsers want this said; naga refuses it. Where subgroups sum, all invocations come by: the early returns are
@@ -189,10 +199,6 @@ impl ShaderKey {
         }
         if matches!(self, Self::AttendSplit(..) | Self::AttendMerge(_)) {
             text.push_str(&format!("const RANGE: u32 = {}u;\n", attend_text::RANGE));
-        }
-        for piece in self.pieces(has_dot4) {
-            text.push('\n');
-            text.push_str(&piece);
         }
         text
     }

@@ -105,6 +105,12 @@ pub enum LoadError {
     /// The processor.
     #[error(transparent)]
     Cpu(#[from] CpuError),
+    /// The GPU that was asked for computes wrongly.
+    #[error("{sentence}, and with auto or cpu as the device the processor computes")]
+    WrongGpu {
+        /// What is wrong with it.
+        sentence: String,
+    },
     /// A model without room.
     #[error(
         "the model states a context of {most} tokens, which holds no prompt and answer; the file is damaged"
@@ -298,7 +304,8 @@ impl<S: Source> Described<S> {
         }
     }
 
-    fn plan_on(&self, is_software: bool) -> Plan {
+    /// What is computed on a device.
+    pub fn plan_on(&self, is_software: bool) -> Plan {
         let precision = match self.precision_on(is_software) {
             Precision::Fast => plan::Precision::Fast,
             Precision::Auto | Precision::Exact => plan::Precision::Exact,

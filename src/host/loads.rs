@@ -12,11 +12,13 @@ use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 
 use super::ConnectionId;
+use super::check;
 use super::load::{self, Described, LoadError, Loaded};
 use super::machine::{Chosen, SharedProcessor};
 use super::models::Wanted;
 use super::room::Room;
 use super::serve::Place;
+use crate::gpu::noise::Noise;
 use crate::gpu::{Gpu, GpuError};
 use crate::protocol::{Event, IfFull, ModelId};
 use crate::store::Source;
@@ -188,6 +190,8 @@ pub(super) struct DeviceWanted {
     pub(super) gpu: Option<Rc<Gpu>>,
     /// Another was lost before.
     pub(super) is_patient: bool,
+    /// Its kernels are to return noise.
+    pub(super) is_noisy: bool,
     /// The processor, where there is none, or it is wanted.
     pub(super) processor: SharedProcessor,
 }
@@ -198,7 +202,7 @@ async fn open<P: Place>(
     wanted: &Wanted,
     attachments: &[P::Attachment],
     known: Option<Vec<P::Source>>,
-    DeviceWanted { gpu, is_patient, processor }: DeviceWanted,
+    DeviceWanted { gpu, is_patient, is_noisy, processor }: DeviceWanted,
     mut stage: Stage,
     news: &News,
 ) -> Result<Opened<P>, String> {
@@ -224,10 +228,15 @@ async fn open<P: Place>(
             owned.await;
             *news.borrow_mut() = Some(stage);
         }
-        Ok(Rc::new(open_gpu(place, is_patient).await?))
+        let gpu = open_gpu(place, is_patient).await?;
+        Ok(Rc::new(if is_noisy { gpu.with_noise(Noise::default()) } else { gpu }))
     };
     let chosen = Chosen::by(described.device(), &processor, open).await;
-    let chosen = chosen.map_err(|error| place.in_words(&error))?;
+    let mut chosen = chosen.map_err(|error| place.in_words(&error))?;
+    if let Some(records) = place.records() {
+        let checked = check::trusted(&described, chosen, &processor, &*records).await;
+        chosen = checked.map_err(|error| place.in_words(&error))?;
+    }
     let is_small = described.check_size(&chosen.machine, processor.most_bytes());
     is_small.map_err(|error| place.in_words(&error.into()))?;
     let needed_bytes = described.needed_bytes(&chosen.machine);

@@ -91,7 +91,7 @@ impl SharedProcessor {
     }
 
     /// It.
-    fn get(&self) -> Result<Rc<Processor>, CpuError> {
+    pub(super) fn get(&self) -> Result<Rc<Processor>, CpuError> {
         if let Some(made) = self.made.get() {
             return Ok(Rc::clone(made));
         }
@@ -106,7 +106,7 @@ impl SharedProcessor {
 pub struct Chosen {
     /// It.
     pub machine: Machine,
-    /// Why it is this one, where nobody chose and it is not the first choice.
+    /// Why it is this one, or computes with these kernels, where nobody chose and they are not the first choice.
     pub note: Option<String>,
 }
 

@@ -34,6 +34,7 @@ mod model;
 mod output;
 mod ops;
 mod prompts;
+pub mod records;
 mod score;
 mod slips;
 mod spec;
@@ -76,6 +77,7 @@ impl From<LoadError> for CliError {
     fn from(error: LoadError) -> Self {
         match error {
             LoadError::Gpu(error) => error.into(),
+            LoadError::WrongGpu { .. } => Self::Failure(error.to_string()),
             other => Self::Input(other.to_string()),
         }
     }

@@ -10,9 +10,20 @@ use super::residency::Farewell;
 use super::serve::Place;
 use super::server::Server;
 use crate::gpu::GpuError;
-use crate::protocol::DeviceChoice;
+use crate::protocol::{DeviceChoice, Fault};
 
 impl<P: Place> Server<P> {
+    /// Breaks something, as a tab asked.
+    pub(super) fn break_on_purpose(&mut self, fault: Fault) {
+        match (fault, &self.gpu) {
+            (Fault::Noise, _) => self.is_noisy = true,
+            (Fault::Panic, _) => panic!("a tab asked for this panic, to see that everything recovers"),
+            (Fault::DestroyDevice, Some(gpu)) => gpu.destroy(),
+            (Fault::LoseDevice, Some(gpu)) => gpu.lose("for no known reason"),
+            (_, None) => {}
+        }
+    }
+
     /// Notices a device that failed while nobody waited for it.
     pub(super) fn look_at_device(&mut self) {
         match self.gpu.as_ref().and_then(|gpu| gpu.fault()) {

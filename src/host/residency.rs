@@ -131,8 +131,8 @@ impl<P: Place> Server<P> {
         let has_chance = |job: &Job<P>| job.needed.is_none_or(|needed| self.room_for(job, needed).is_ok());
         let Some(place) = self.loads.queue.iter().position(has_chance) else { return };
         if let Some(job) = self.loads.queue.remove(place) {
-            let (gpu, processor) = (self.gpu.clone(), self.processor.clone());
-            let device = DeviceWanted { gpu, is_patient: self.n_losses > 0, processor };
+            let (gpu, is_patient, is_noisy) = (self.gpu.clone(), self.n_losses > 0, self.is_noisy);
+            let device = DeviceWanted { gpu, is_patient, is_noisy, processor: self.processor.clone() };
             self.loads.open(&self.place, device, job);
         }
     }

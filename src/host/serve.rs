@@ -11,6 +11,7 @@ use futures_channel::mpsc::UnboundedReceiver;
 use futures_util::future::LocalBoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _};
 
+use super::check::Records;
 use super::load::LoadError;
 use super::server::Server;
 use super::{ConnectionId, Surroundings};
@@ -72,6 +73,11 @@ pub trait Place: 'static {
     /// Sets a device up that was just opened.
     fn set_up(&self, gpu: Gpu) -> Gpu {
         gpu
+    }
+
+    /// Where it is kept which GPUs compute rightly. If absent, they are trusted.
+    fn records(&self) -> Option<Rc<dyn Records>> {
+        None
     }
 
     /// Sends an encoded [`crate::protocol::Event`] and what travels beside it; never waits.

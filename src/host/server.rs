@@ -21,7 +21,7 @@ use super::running::Running;
 use super::serve::{Letter, Place};
 use super::{ConnectionId, Surroundings};
 use crate::gpu::{Gpu, GpuError};
-use crate::protocol::{self, BUILD, Event, Fault, ModelId, Request, RequestId, Status, VERSION};
+use crate::protocol::{self, BUILD, Event, ModelId, Request, RequestId, Status, VERSION};
 
 /// Most connections.
 const MAX_CONNECTIONS: usize = 256;
@@ -62,6 +62,8 @@ pub(super) struct Server<P: Place> {
     pub(super) loads: Loads<P>,
     pub(super) gpu: Option<Rc<Gpu>>,
     pub(super) processor: SharedProcessor,
+    /// Kernels of devices that are opened from now on return noise.
+    pub(super) is_noisy: bool,
     pub(super) steps: Running,
     /// When the processor, and the GPU, had ended the last of their steps that was read.
     free_since_ms: [f64; 2],
@@ -94,6 +96,7 @@ impl<P: Place> Server<P> {
             loads: Loads::new(),
             gpu: None,
             processor: SharedProcessor::new(surroundings),
+            is_noisy: false,
             steps: Running::default(),
             free_since_ms: [f64::NEG_INFINITY; 2],
             last_stepped: 0,
@@ -314,15 +317,6 @@ impl<P: Place> Server<P> {
             self.gpu = None;
             self.is_closed = true;
             self.place.close();
-        }
-    }
-
-    fn break_on_purpose(&mut self, fault: Fault) {
-        match (fault, &self.gpu) {
-            (Fault::Panic, _) => panic!("a tab asked for this panic, to see that everything recovers"),
-            (Fault::DestroyDevice, Some(gpu)) => gpu.destroy(),
-            (Fault::LoseDevice, Some(gpu)) => gpu.lose("for no known reason"),
-            (_, None) => {}
         }
     }
 

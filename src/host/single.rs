@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use super::check::{self, Records};
 use super::hosted::{Hosted, Stepping};
 use super::load::{self, LoadError};
 use super::machine::{Chosen, SharedProcessor};
@@ -17,6 +18,7 @@ pub struct Host {
     surroundings: Surroundings,
     processor: SharedProcessor,
     adapter_name: Option<String>,
+    records: Option<Rc<dyn Records>>,
     gpu: Option<Rc<Gpu>>,
     /// Whether it was handed in, and so is the one to use where nothing else is asked for.
     is_given: bool,
@@ -35,6 +37,7 @@ impl Host {
             surroundings,
             processor: SharedProcessor::new(surroundings),
             adapter_name,
+            records: None,
             gpu: None,
             is_given: false,
             hosted: None,
@@ -47,6 +50,12 @@ impl Host {
     /// Uses a device that is open already, also one that the processor imitates.
     pub fn with_gpu(mut self, gpu: Rc<Gpu>) -> Self {
         (self.gpu, self.is_given) = (Some(gpu), true);
+        self
+    }
+
+    /// Checks a GPU before a model first runs on it, and keeps there what was found; else it is trusted.
+    pub fn with_records(mut self, records: Rc<dyn Records>) -> Self {
+        self.records = Some(records);
         self
     }
 
@@ -82,12 +91,14 @@ impl Host {
         described: load::Described<impl Source>,
         progress: impl FnMut(u64, u64),
     ) -> Result<ModelInfo, LoadError> {
-        let processor = self.processor.clone();
         let choice = match described.device() {
             DeviceChoice::Auto if self.is_given => DeviceChoice::Gpu,
             choice => choice,
         };
-        let chosen = Chosen::by(choice, &processor, async || self.open_gpu().await).await?;
+        let mut chosen = Chosen::by(choice, &self.processor.clone(), async || self.open_gpu().await).await?;
+        if let Some(records) = &self.records {
+            chosen = check::trusted(&described, chosen, &self.processor, &**records).await?;
+        }
         if let Some(mut hosted) = self.hosted.take() {
             hosted.cancel_all(None);
             self.steps.clear();

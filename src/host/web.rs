@@ -12,6 +12,7 @@ use js_sys::{Array, Function, Promise, Set, Uint8Array};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 
+use super::check::Records;
 use super::load::LoadError;
 use super::serve::{Letter, Place, serve};
 use super::{ConnectionId, Surroundings};
@@ -19,8 +20,10 @@ use crate::protocol::{AttachedFile, ModelSource};
 use crate::store::library::{self, ModelFile};
 use crate::store::web::WebSource;
 use locks::Lock;
+use records::CacheRecords;
 
 mod locks;
+mod records;
 mod turns;
 
 /// Of the 4 GiB that WebAssembly addresses: a range is never given back, and what holds one model must hold the next.
@@ -166,6 +169,10 @@ impl Place for WorkerPlace {
     async fn own_the_gpu(&self) {
         let ask = || Lock::request(format!("pagelm engine {}", self.base), close_worker);
         self.engine.get_or_init(ask).granted().await;
+    }
+
+    fn records(&self) -> Option<Rc<dyn Records>> {
+        Some(Rc::new(CacheRecords))
     }
 
     fn post(&self, connection: ConnectionId, bytes: &[u8], attachments: &[JsValue]) {

@@ -33,7 +33,7 @@ pub struct ModelInfo {
     pub device_backend: String,
     /// What kind of device it is.
     pub device_kind: DeviceKind,
-    /// Why it is this device, where nobody chose and it is not the first choice.
+    /// Why it is this device, or computes with these kernels, where nobody chose and they are not the first choice.
     pub device_note: Option<String>,
     /// Arithmetic of activations in use, never [`Precision::Auto`].
     pub precision: Precision,

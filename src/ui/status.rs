@@ -92,10 +92,11 @@ fn place(info: &ModelInfo) -> String {
 
 fn warning(info: &ModelInfo) -> Option<String> {
     match (info.device_kind, &info.device_note) {
-        (DeviceKind::Software, _) => {
+        (DeviceKind::Gpu | DeviceKind::Software, Some(note)) => Some(format!("{note}.")),
+        (DeviceKind::Software, None) => {
             Some("No graphics processor is in use: answers are right but slow.".into())
         }
         (DeviceKind::Cpu, Some(note)) => Some(format!("The processor computes: {note}.")),
-        (DeviceKind::Gpu | DeviceKind::Cpu, _) => None,
+        (DeviceKind::Gpu | DeviceKind::Cpu, None) => None,
     }
 }

@@ -5,6 +5,7 @@
 mod bad_input;
 mod batch;
 mod bench;
+mod checks;
 mod export;
 mod floor;
 #[path = "../support/gguf_writer.rs"]
@@ -105,6 +106,8 @@ struct Ran {
 fn pagelm(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pagelm"));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // What is found of adapters is kept among these tests.
+    command.env("PAGELM_CACHE_DIR", env!("CARGO_TARGET_TMPDIR"));
     command
 }
 

@@ -13,6 +13,7 @@ mod gguf_writer;
 mod memory_source;
 
 mod answers;
+mod checks;
 mod connections;
 mod losses;
 mod models;

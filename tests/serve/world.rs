@@ -10,7 +10,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use futures_channel::mpsc::{UnboundedSender, unbounded};
+use futures_util::future::LocalBoxFuture;
 use pagelm::gpu::Gpu;
+use pagelm::gpu::noise::Noise;
+use pagelm::host::check::Records;
 use pagelm::host::serve::{Letter, Place, serve};
 use pagelm::host::{ConnectionId, Surroundings};
 use pagelm::protocol::{
@@ -94,6 +97,36 @@ pub struct Desk {
     pub is_owned: Cell<bool>,
     pub budget_bytes: Cell<Option<u64>>,
     pub is_closed: Cell<bool>,
+    /// What is known of GPUs; without it they are trusted.
+    pub records: RefCell<Option<Rc<MemoryRecords>>>,
+    /// Kernels that return noise.
+    pub noise: Cell<Option<Noise>>,
+    /// The device that was opened last.
+    pub gpu: RefCell<Option<Gpu>>,
+}
+
+/// Verdicts in memory.
+#[derive(Default)]
+pub struct MemoryRecords {
+    pub texts: RefCell<BTreeMap<String, String>>,
+    /// How often they were looked for.
+    pub n_asked: Cell<u32>,
+    /// How often a check was made.
+    pub n_kept: Cell<u32>,
+}
+
+impl Records for MemoryRecords {
+    fn recall<'a>(&'a self, key: &'a str) -> LocalBoxFuture<'a, Option<String>> {
+        self.n_asked.set(self.n_asked.get() + 1);
+        let text = self.texts.borrow().get(key).cloned();
+        Box::pin(async { text })
+    }
+
+    fn keep<'a>(&'a self, key: &'a str, text: &'a str) -> LocalBoxFuture<'a, ()> {
+        self.n_kept.set(self.n_kept.get() + 1);
+        self.texts.borrow_mut().insert(key.into(), text.into());
+        Box::pin(async {})
+    }
 }
 
 impl Place for Desk {
@@ -122,7 +155,18 @@ impl Place for Desk {
     }
 
     fn set_up(&self, gpu: Gpu) -> Gpu {
-        gpu.with_sampling(SAMPLES.get())
+        let gpu = gpu.with_sampling(SAMPLES.get());
+        let gpu = match self.noise.get() {
+            Some(noise) => gpu.with_noise(noise),
+            None => gpu,
+        };
+        *self.gpu.borrow_mut() = Some(gpu.clone());
+        gpu
+    }
+
+    fn records(&self) -> Option<Rc<dyn Records>> {
+        let records = self.records.borrow().clone()?;
+        Some(records)
     }
 
     fn post(&self, connection: ConnectionId, bytes: &[u8], attachments: &[u32]) {
@@ -198,6 +242,9 @@ impl World {
             is_owned: Cell::new(true),
             budget_bytes: Cell::new(None),
             is_closed: Cell::new(false),
+            records: RefCell::default(),
+            noise: Cell::new(None),
+            gpu: RefCell::default(),
         });
         let (letters, inbox) = unbounded();
         let looping = Box::pin(serve(Rc::clone(&desk), inbox, surroundings()));

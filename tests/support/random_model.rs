@@ -123,6 +123,18 @@ pub struct RandomModel {
 impl RandomModel {
     pub fn new(shape: &Shape, seed: u64) -> Self {
         let mut random = Random::new(seed);
+        let plan = Self::plan(shape);
+        let files = plan.matrices.iter().map(|matrix| random_blocks(matrix, &mut random)).collect();
+        let vectors = plan
+            .vectors
+            .iter()
+            .map(|v| (0..v.len()).map(|_| 1.0 + 0.5 * random.signed()).collect())
+            .collect();
+        Self { plan, files, vectors }
+    }
+
+    /// The plan alone.
+    pub fn plan(shape: &Shape) -> Plan {
         let sizes = shape.sizes;
         let attention = sizes.n_heads * sizes.head_dim;
         let kv_width = sizes.n_kv_heads * sizes.head_dim;
@@ -225,13 +237,7 @@ impl RandomModel {
             },
             Op::Logits { norm: norms[2], weights: head, softcap: style.softcap },
         ]);
-        let files = plan.matrices.iter().map(|matrix| random_blocks(matrix, &mut random)).collect();
-        let vectors = plan
-            .vectors
-            .iter()
-            .map(|v| (0..v.len()).map(|_| 1.0 + 0.5 * random.signed()).collect())
-            .collect();
-        Self { plan, files, vectors }
+        plan
     }
 
     /// Brings the weights to the device, in pieces of so many rows.

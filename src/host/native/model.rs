@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Instant;
 
 use super::arguments::Arguments;
+use super::records::FileRecords;
 use super::{CliError, messages, output, surroundings};
 use crate::engine::AddError;
 use crate::host::load::{self, Described};
@@ -88,6 +90,9 @@ impl Opened {
         let n_threads = arguments.n_threads.unwrap_or(surroundings.n_threads);
         let surroundings = Surroundings { n_threads, ..surroundings };
         let mut host = Host::new(surroundings, arguments.adapter_name.clone());
+        if let Some(records) = FileRecords::of_user() {
+            host = host.with_records(Rc::new(records));
+        }
         let progress = |done: u64, total: u64| {
             output::progress(&format!("loading {name}: {} of {}", output::bytes(done), output::bytes(total)));
         };
@@ -100,8 +105,12 @@ impl Opened {
             DeviceKind::Software => " (a GPU imitated by the processor: correct and slow)",
             DeviceKind::Cpu => " (the processor)",
         };
-        if let Some(note) = &info.device_note {
-            output::note(&format!("the processor computes: {note}"));
+        match &info.device_note {
+            Some(note) if info.device_kind == DeviceKind::Cpu => {
+                output::note(&format!("the processor computes: {note}"));
+            }
+            Some(note) => output::note(note),
+            None => {}
         }
         let parameters = output::parameters(info.n_parameters);
         output::note(&format!(

@@ -4,6 +4,7 @@ mod answers;
 mod bad_input;
 mod benchmark;
 mod chats;
+mod checks;
 mod conversation;
 mod expectations;
 mod files;
