@@ -43,7 +43,7 @@ pub mod weights;
 pub enum GpuError {
     /// There is no WebGPU here at all.
     #[error(
-        "this browser offers no WebGPU; a current Chrome, Edge, Safari 26 or Firefox on a secure page (https or localhost) has it"
+        "no WebGPU is offered here; a current Chrome, Edge, Safari 26 or Firefox on a secure page (https or localhost) has it"
     )]
     NoWebGpu,
     /// There is no adapter.
@@ -132,6 +132,10 @@ pub struct Gpu {
 impl Gpu {
     /// Opens the adapter whose name contains `name` (in any case), else the best one.
     pub async fn open(name: Option<&str>) -> Result<Self, GpuError> {
+        #[cfg(target_arch = "wasm32")]
+        if !browser::show_gpu() {
+            return Err(GpuError::NoWebGpu);
+        }
         let instance = instance();
         if cfg!(target_arch = "wasm32") && !wgpu::util::is_browser_webgpu_supported().await {
             return Err(GpuError::NoWebGpu);
@@ -147,8 +151,13 @@ impl Gpu {
             }
             Some(name) => named_adapter(&instance, name).await?,
         };
-        let dot4 = wgpu::WgslLanguageFeatures::Packed4x8IntegerDotProduct;
-        let has_dot4 = instance.wgsl_language_features().contains(dot4);
+        #[cfg(target_arch = "wasm32")]
+        let has_dot4 = browser::has_dot4();
+        #[cfg(not(target_arch = "wasm32"))]
+        let has_dot4 = {
+            let dot4 = wgpu::WgslLanguageFeatures::Packed4x8IntegerDotProduct;
+            instance.wgsl_language_features().contains(dot4)
+        };
         Ok(Self { has_dot4, ..Self::from_adapter(adapter, None).await? })
     }
 
