@@ -46,6 +46,11 @@ pub enum Letter<A> {
         /// Which connection.
         connection: ConnectionId,
     },
+    /// A tab waits for no load any more.
+    LoadUnwanted {
+        /// Which connection.
+        connection: ConnectionId,
+    },
 }
 
 /// What the loop needs of the place where it runs: a worker in a browser, a test natively.
