@@ -11,5 +11,6 @@ mod folders;
 mod foreign;
 mod layout;
 mod losses;
+mod package;
 mod soak;
 mod tabs;
