@@ -1,8 +1,9 @@
-//! The engine's worker: exports what www/engine_worker.js calls once wasm is there.
+//! The engine's worker: exports what www/engine_worker.js calls once wasm is there, and what www/package/index.js does.
 
 #[cfg(target_arch = "wasm32")]
 mod exports {
-    use js_sys::Set;
+    use js_sys::{Array, Function, Set};
+    use pagelm::host::web::package::{self, PackageHost};
     use pagelm::host::web::{Port, WebHost, fatal};
     use std::cell::OnceCell;
     use wasm_bindgen::prelude::wasm_bindgen;
@@ -25,9 +26,31 @@ mod exports {
         HOST.with(|host| host.get().expect("the engine was started first").attach(port));
     }
 
+    /// An engine of one's own.
+    #[wasm_bindgen]
+    pub struct PackagedEngine(PackageHost);
+
+    #[wasm_bindgen]
+    impl PackagedEngine {
+        /// Starts one. `tell` is called with each encoded event, or with a sentence where the engine cannot go on; `fetch` is
+        /// asked for the URLs of models.
+        #[wasm_bindgen(constructor)]
+        pub fn new(tell: Function, fetch: Function) -> Self {
+            Self(PackageHost::start(tell, fetch))
+        }
+
+        /// Asks by an encoded request and what belongs to it.
+        pub fn send(&self, request: Vec<u8>, attachments: &Array) {
+            self.0.send(request, attachments);
+        }
+    }
+
     pub(super) fn announce_panic(info: &std::panic::PanicHookInfo<'_>) {
         console_error_panic_hook::hook(info);
-        fatal(&format!("The engine stopped by a fault of its own ({info})."));
+        let sentence = format!("The engine stopped by a fault of its own ({info}).");
+        if !package::fatal(&sentence) {
+            fatal(&sentence);
+        }
     }
 }
 

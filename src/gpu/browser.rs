@@ -9,8 +9,9 @@ use wasm_bindgen_futures::{JsFuture, future_to_promise};
 
 use super::AdapterSummary;
 
-/// The browser's name of the feature.
+/// The browser's names of the features.
 const SUBGROUPS: &str = "subgroups";
+const DOT4: &str = "packed_4x8_integer_dot_product";
 
 /// Architectures that are processors imitating a GPU.
 const SOFTWARE: [&str; 3] = ["swiftshader", "llvmpipe", "warp"];
@@ -40,6 +41,25 @@ pub(super) fn describe(device: &wgpu::Device, mut summary: AdapterSummary) -> Ad
     summary
 }
 
+/// Whether there is WebGPU; makes wgpu see it. That looks only where it finds a page's or a worker's class by name, which
+/// runtimes outside of browsers lack.
+pub(super) fn show_gpu() -> bool {
+    let global = js_sys::global();
+    let is_there = |name: &str| property(&global, name).is_some();
+    let has_gpu = gpu().is_some();
+    if has_gpu && !is_there("Window") && !is_there("WorkerGlobalScope") {
+        let name = JsValue::from_str("WorkerGlobalScope");
+        // Any class will do that the global object is none of.
+        let class = property(&global, "Promise").unwrap_or_default();
+        return Reflect::set(&global, &name, &class).unwrap_or(false);
+    }
+    has_gpu
+}
+
+fn gpu() -> Option<JsValue> {
+    property(&property(&js_sys::global(), "navigator")?, "gpu")
+}
+
 /// Whether a device has subgroups.
 pub(super) fn has_subgroups(device: &wgpu::Device) -> bool {
     device.as_webgpu().is_some_and(|device| offers_subgroups(device.as_ref()))
@@ -49,8 +69,7 @@ pub(super) fn has_subgroups(device: &wgpu::Device) -> bool {
 /// ask: what its requests pass through on their way to the browser adds the question.
 pub(super) fn ask_for_subgroups() {
     thread_local! { static ASKS: Cell<bool> = const { Cell::new(false) }; }
-    let gpu = property(&js_sys::global(), "navigator").and_then(|navigator| property(&navigator, "gpu"));
-    let Some(gpu) = gpu else { return };
+    let Some(gpu) = gpu() else { return };
     if ASKS.replace(true) {
         return;
     }
@@ -92,13 +111,23 @@ fn pass_through(
     let _ = Reflect::set(object, &JsValue::from_str(method), &closure.into_js_value());
 }
 
+/// Whether shaders may multiply integers packed in fours. wgpu asks for all names, which not every runtime lists.
+pub(super) fn has_dot4() -> bool {
+    gpu().is_some_and(|gpu| has(&gpu, "wgslLanguageFeatures", DOT4))
+}
+
 /// Of an adapter or a device.
 fn offers_subgroups(of: &JsValue) -> bool {
+    has(of, "features", SUBGROUPS)
+}
+
+/// Whether one of an object's sets has a feature.
+fn has(of: &JsValue, set: &str, feature: &str) -> bool {
     let has = |features: JsValue| {
         let has = property(&features, "has")?.dyn_into::<Function>().ok()?;
-        has.call1(&features, &JsValue::from_str(SUBGROUPS)).ok()?.as_bool()
+        has.call1(&features, &JsValue::from_str(feature)).ok()?.as_bool()
     };
-    property(of, "features").and_then(has).unwrap_or(false)
+    property(of, set).and_then(has).unwrap_or(false)
 }
 
 fn property(of: &JsValue, name: &str) -> Option<JsValue> {

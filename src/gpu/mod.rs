@@ -46,7 +46,7 @@ pub mod weights;
 pub enum GpuError {
     /// There is no WebGPU here at all.
     #[error(
-        "this browser offers no WebGPU; on a secure page (https or localhost) a current Chrome, Edge or Safari 26 does, and Firefox on Windows and macOS"
+        "no WebGPU is offered here; on a secure page (https or localhost) a current Chrome, Edge or Safari 26 has it, and Firefox on Windows and macOS"
     )]
     NoWebGpu,
     /// There is no adapter.
@@ -139,6 +139,10 @@ pub struct Gpu {
 impl Gpu {
     /// Opens the adapter whose name contains `name` (in any case), else the best one.
     pub async fn open(name: Option<&str>) -> Result<Self, GpuError> {
+        #[cfg(target_arch = "wasm32")]
+        if !browser::show_gpu() {
+            return Err(GpuError::NoWebGpu);
+        }
         let instance = instance();
         if cfg!(target_arch = "wasm32") && !wgpu::util::is_browser_webgpu_supported().await {
             return Err(GpuError::NoWebGpu);
@@ -154,8 +158,13 @@ impl Gpu {
             }
             Some(name) => named_adapter(&instance, name).await?,
         };
-        let dot4 = wgpu::WgslLanguageFeatures::Packed4x8IntegerDotProduct;
-        let has_dot4 = instance.wgsl_language_features().contains(dot4);
+        #[cfg(target_arch = "wasm32")]
+        let has_dot4 = browser::has_dot4();
+        #[cfg(not(target_arch = "wasm32"))]
+        let has_dot4 = {
+            let dot4 = wgpu::WgslLanguageFeatures::Packed4x8IntegerDotProduct;
+            instance.wgsl_language_features().contains(dot4)
+        };
         Ok(Self { has_dot4, ..Self::from_adapter(adapter, None).await? })
     }
 

@@ -132,11 +132,8 @@ impl<P: Place> Server<P> {
                 self.close_if_outdated();
             }
             Letter::Garbled { connection } => {
-                self.fail(
-                    connection,
-                    None,
-                    "a message to the engine is no envelope of bytes; reload the page",
-                );
+                let error = "a message to the engine is no envelope of bytes; reload the page";
+                self.fail(connection, None, error);
             }
             Letter::Message { connection, bytes, attachments } => {
                 match protocol::decode::<Request>(&bytes) {

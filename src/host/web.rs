@@ -8,26 +8,22 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use futures_channel::mpsc::{UnboundedSender, unbounded};
-use js_sys::{Array, Function, Promise, Set, Uint8Array};
+use js_sys::{Array, Reflect, Set, Uint8Array};
 use wasm_bindgen::prelude::*;
-use wasm_bindgen_futures::{JsFuture, spawn_local};
+use wasm_bindgen_futures::spawn_local;
 
-use super::check::Records;
-use super::load::LoadError;
-use super::serve::{Letter, Place, serve};
-use super::{ConnectionId, Surroundings};
-use crate::protocol::{AttachedFile, ModelSource};
-use crate::store::library::{self, ModelFile};
-use crate::store::web::WebSource;
+use super::ConnectionId;
+use super::serve::{Letter, serve};
 use locks::Lock;
-use records::CacheRecords;
+use place::WebPlace;
+use surroundings::{entropy, surroundings};
 
 mod locks;
+pub mod package;
+mod place;
 mod records;
+mod surroundings;
 mod turns;
-
-/// Of the 4 GiB that WebAssembly addresses: a range is never given back, and what holds one model must hold the next.
-const PROCESSOR_BYTES: u64 = 2 << 30;
 
 #[wasm_bindgen]
 extern "C" {
@@ -42,12 +38,6 @@ extern "C" {
 
     #[wasm_bindgen(method, js_name = close)]
     fn close_port(this: &Port);
-
-    #[wasm_bindgen(js_namespace = performance, js_name = now)]
-    fn performance_now() -> f64;
-
-    #[wasm_bindgen(js_name = setTimeout)]
-    fn set_timeout(then: &Function, ms: f64) -> f64;
 
     #[wasm_bindgen(js_name = close)]
     fn close_worker();
@@ -101,19 +91,10 @@ impl WebHost {
             base: base.to_owned(),
             engine: OnceCell::new(),
         };
-        let surroundings = Surroundings {
-            now_ms: performance_now,
-            unix_secs,
-            entropy,
-            memory_bytes,
-            turn: turns::turn,
-            n_threads: 1,
-            processor_bytes: || Some(PROCESSOR_BYTES),
-        };
         spawn_local(async move {
             // A tab that hears of this lock finds it taken.
             place.epoch.granted().await;
-            serve(Rc::new(place), letters, surroundings).await;
+            serve(Rc::new(WebPlace::Worker(place)), letters, surroundings()).await;
         });
         Self { inbox, ports, n_connections: Cell::new(0) }
     }
@@ -124,7 +105,7 @@ impl WebHost {
         self.n_connections.set(connection + 1);
         let inbox = self.inbox.clone();
         let on_message = Closure::<dyn Fn(JsValue)>::new(move |event: JsValue| {
-            let data = js_sys::Reflect::get(&event, &"data".into()).unwrap_or_default();
+            let data = Reflect::get(&event, &"data".into()).unwrap_or_default();
             // The loop lives as long as the worker.
             let _ = inbox.unbounded_send(open(connection, &data));
         });
@@ -143,36 +124,10 @@ impl Ports {
     }
 }
 
-impl Place for WorkerPlace {
-    type Attachment = JsValue;
-    type Source = ModelFile;
-
-    fn epoch(&self) -> String {
-        self.epoch.name().to_owned()
-    }
-
-    async fn sources(&self, source: &ModelSource, attachments: &[JsValue]) -> Result<Vec<ModelFile>, String> {
-        match source {
-            ModelSource::Url { url } => library::open(url).await.map_err(|error| error.to_string()),
-            ModelSource::Attachments { files } => {
-                let file = |(index, AttachedFile { name, .. }): (usize, &AttachedFile)| {
-                    let blob = attachments.get(index).and_then(|value| value.dyn_ref::<web_sys::Blob>());
-                    let blob = blob
-                        .ok_or_else(|| format!("{name}: the file did not reach the engine; open it again"))?;
-                    Ok(ModelFile::Plain(WebSource::from_blob(name, blob.clone())))
-                };
-                files.iter().enumerate().map(file).collect()
-            }
-        }
-    }
-
+impl WorkerPlace {
     async fn own_the_gpu(&self) {
         let ask = || Lock::request(format!("pagelm engine {}", self.base), close_worker);
         self.engine.get_or_init(ask).granted().await;
-    }
-
-    fn records(&self) -> Option<Rc<dyn Records>> {
-        Some(Rc::new(CacheRecords))
     }
 
     fn post(&self, connection: ConnectionId, bytes: &[u8], attachments: &[JsValue]) {
@@ -191,25 +146,6 @@ impl Place for WorkerPlace {
             let _ = inbox.unbounded_send(Letter::Gone { connection });
         });
     }
-
-    async fn sleep(&self, ms: f64) {
-        let promise = Promise::new(&mut |resolve, _| _ = set_timeout(&resolve, ms));
-        // A timer does not fail.
-        let _ = JsFuture::from(promise).await;
-    }
-
-    fn close(&self) {
-        close_worker();
-    }
-
-    fn in_words(&self, error: &LoadError) -> String {
-        match error {
-            LoadError::Context { .. } => {
-                format!("{error}; change \u{201c}Context length\u{201d} in the settings, under Loading")
-            }
-            _ => error.to_string(),
-        }
-    }
 }
 
 fn open(connection: ConnectionId, data: &JsValue) -> Letter<JsValue> {
@@ -220,19 +156,4 @@ fn open(connection: ConnectionId, data: &JsValue) -> Letter<JsValue> {
         }
         _ => Letter::Garbled { connection },
     }
-}
-
-fn unix_secs() -> i64 {
-    (js_sys::Date::now() / 1000.0) as i64
-}
-
-fn entropy() -> u64 {
-    let halves = [js_sys::Math::random(), js_sys::Math::random()].map(|half| (half * 4294967296.0) as u64);
-    halves[0] << 32 | halves[1]
-}
-
-fn memory_bytes() -> Option<u64> {
-    let memory: js_sys::WebAssembly::Memory = wasm_bindgen::memory().dyn_into().ok()?;
-    let buffer: js_sys::ArrayBuffer = memory.buffer().dyn_into().ok()?;
-    Some(u64::from(buffer.byte_length()))
 }

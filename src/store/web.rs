@@ -1,10 +1,10 @@
 //! Model files in the browser: dropped files, or URLs read by HTTP ranges. Only the bytes asked for enter wasm
 //! memory; where a server knows no ranges, the browser keeps the whole file as a blob.
 
-use gloo_net::http::{Request, Response};
+use js_sys::{Array, Function, Object, Promise, Reflect};
 use wasm_bindgen::{JsCast as _, JsValue};
 use wasm_bindgen_futures::JsFuture;
-use web_sys::Blob;
+use web_sys::{Blob, Response};
 
 use super::content_range::ContentRange;
 use super::{OpenError, Source, StoreError, base_name, check_range, read_all};
@@ -27,6 +27,8 @@ enum Place {
     Blob(Blob),
     /// A URL whose server answers ranges.
     Url {
+        /// What asks it.
+        fetch: Function,
         /// The server's name for this version of the file, if it has one.
         etag: Option<String>,
     },
@@ -46,56 +48,65 @@ impl WebSource {
 
     /// A URL, relative to the script that runs (a page's or a worker's). Asks the server for the length.
     pub async fn from_url(url: impl Into<String>) -> Result<Self, StoreError> {
+        Self::from_url_by(&own_fetch(), url).await
+    }
+
+    async fn from_url_by(fetch: &Function, url: impl Into<String>) -> Result<Self, StoreError> {
         let name = url.into();
-        let response = fetch_range(&name, 0, PROBE_BYTES - 1).await?;
-        Self::from_response(name, response).await
+        let response = fetch_range(fetch, &name, 0, PROBE_BYTES - 1).await?;
+        Self::from_response(fetch, name, response).await
     }
 
     /// The server's name for this version of the file, if it has one.
     pub fn etag(&self) -> Option<&str> {
         match &self.place {
-            Place::Url { etag } => etag.as_deref(),
+            Place::Url { etag, .. } => etag.as_deref(),
             Place::Blob(_) => None,
         }
     }
 
     /// The same for a file that need not be there.
-    async fn from_url_if_any(url: String) -> Result<Option<Self>, StoreError> {
-        let response = fetch_range(&url, 0, PROBE_BYTES - 1).await?;
+    async fn from_url_if_any(fetch: &Function, url: String) -> Result<Option<Self>, StoreError> {
+        let response = fetch_range(fetch, &url, 0, PROBE_BYTES - 1).await?;
         if response.status() == 404 || refuse_page(&response).is_err() {
             return Ok(None);
         }
-        Self::from_response(url, response).await.map(Some)
+        Self::from_response(fetch, url, response).await.map(Some)
     }
 
     /// The files of the model at a URL: all parts of a split GGUF file where it names one, the files beside it where it
     /// names one of a Hugging Face folder, or the one file.
     pub async fn model_files(url: &str) -> Result<Vec<Self>, OpenError> {
+        Self::model_files_by(&own_fetch(), url).await
+    }
+
+    /// The same by another `fetch` than the runtime's, which answers as that would.
+    pub async fn model_files_by(fetch: &Function, url: &str) -> Result<Vec<Self>, OpenError> {
         let name = base_name(url);
         let folder = url.strip_suffix(name).unwrap_or(url);
         let sibling = |other: &str| format!("{folder}{other}");
         if let Some((before, _, count)) = part_of_name(name) {
             let mut parts = vec![];
             for number in 1..=count {
-                parts.push(Self::from_url(sibling(&name_of_part(before, number, count))).await?);
+                parts.push(Self::from_url_by(fetch, sibling(&name_of_part(before, number, count))).await?);
             }
             return Ok(parts);
         }
         if name != CONFIG_FILE && name != INDEX_FILE && !name.ends_with(WEIGHTS_SUFFIX) {
-            return Ok(vec![Self::from_url(url).await?]);
+            return Ok(vec![Self::from_url_by(fetch, url).await?]);
         }
-        let mut files = vec![Self::from_url(sibling(CONFIG_FILE)).await?];
+        let mut files = vec![Self::from_url_by(fetch, sibling(CONFIG_FILE)).await?];
         for text in TOKENIZER_FILES {
-            files.extend(Self::from_url_if_any(sibling(text)).await?);
+            files.extend(Self::from_url_if_any(fetch, sibling(text)).await?);
         }
-        match Self::from_url_if_any(sibling(WEIGHTS_FILE)).await? {
+        match Self::from_url_if_any(fetch, sibling(WEIGHTS_FILE)).await? {
             Some(weights) => files.push(weights),
             None => {
-                let index = Self::from_url(sibling(INDEX_FILE)).await?;
+                let index = Self::from_url_by(fetch, sibling(INDEX_FILE)).await?;
                 // One that cannot be read is told where the folder is opened.
                 if let Ok(map) = WeightMap::parse(&read_all(&index, MAX_INDEX_BYTES).await?) {
                     for shard in map.files() {
-                        files.push(Self::from_url(sibling(shard)).await?);
+                        files.push(Self::from_url_by(fetch, sibling(shard)).await?);
                     }
                 }
                 files.push(index);
@@ -104,13 +115,14 @@ impl WebSource {
         Ok(files)
     }
 
-    async fn from_response(name: String, response: Response) -> Result<Self, StoreError> {
+    async fn from_response(fetch: &Function, name: String, response: Response) -> Result<Self, StoreError> {
         let unreadable = |problem: String| StoreError::Unreadable { name: name.clone(), problem };
         refuse_page(&response).map_err(unreadable)?;
         match response.status() {
             206 => {
                 let range = content_range(&response).map_err(unreadable)?;
-                Ok(Self { len_bytes: range.total, place: Place::Url { etag: etag(&response) }, name })
+                let place = Place::Url { fetch: fetch.clone(), etag: etag(&response) };
+                Ok(Self { len_bytes: range.total, place, name })
             }
             200 => {
                 let blob = blob(response).await.map_err(|error| unreadable(said(&error)))?;
@@ -125,12 +137,13 @@ impl WebSource {
 
     async fn read_url(
         &self,
+        fetch: &Function,
         etag_then: Option<&str>,
         offset_bytes: u64,
         len: usize,
     ) -> Result<Vec<u8>, StoreError> {
         let last = offset_bytes + len as u64 - 1;
-        let response = fetch_range(&self.name, offset_bytes, last).await?;
+        let response = fetch_range(fetch, &self.name, offset_bytes, last).await?;
         match response.status() {
             206 => {}
             500.. | 429 => return Err(self.interrupted(status(&response))),
@@ -152,8 +165,12 @@ impl WebSource {
                 range.first, range.last
             )));
         }
-        let bytes = response.binary().await.map_err(|error| self.interrupted(error.to_string()))?;
-        self.complete(bytes, len)
+        let bytes = match response.array_buffer() {
+            Ok(bytes) => JsFuture::from(bytes).await,
+            Err(error) => Err(error),
+        };
+        let bytes = bytes.map_err(|error| self.interrupted(said(&error)))?;
+        self.complete(js_sys::Uint8Array::new(&bytes).to_vec(), len)
     }
 
     async fn read_blob(&self, blob: &Blob, offset_bytes: u64, len: usize) -> Result<Vec<u8>, StoreError> {
@@ -203,23 +220,40 @@ impl Source for WebSource {
         }
         match &self.place {
             Place::Blob(blob) => self.read_blob(blob, offset_bytes, len).await,
-            Place::Url { etag } => self.read_url(etag.as_deref(), offset_bytes, len).await,
+            Place::Url { fetch, etag } => self.read_url(fetch, etag.as_deref(), offset_bytes, len).await,
         }
     }
 }
 
+/// The runtime's own.
+fn own_fetch() -> Function {
+    Reflect::get(&js_sys::global(), &"fetch".into()).unwrap_or_default().unchecked_into()
+}
+
 /// Asks for bytes `first` to `last`, inclusive.
-async fn fetch_range(url: &str, first: u64, last: u64) -> Result<Response, StoreError> {
-    let request = Request::get(url).header("Range", &format!("bytes={first}-{last}"));
-    request.send().await.map_err(|error| StoreError::Interrupted {
+async fn fetch_range(fetch: &Function, url: &str, first: u64, last: u64) -> Result<Response, StoreError> {
+    let pair = |name: &str, value: &JsValue| {
+        let pair = Array::of2(&name.into(), value);
+        Object::from_entries(&Array::of1(&pair)).expect("a pair is an entry")
+    };
+    let headers = pair("Range", &format!("bytes={first}-{last}").into());
+    let request = pair("headers", &headers);
+    let answer = match fetch.call2(&JsValue::UNDEFINED, &url.into(), &request) {
+        Ok(answer) => JsFuture::from(Promise::resolve(&answer)).await,
+        Err(error) => Err(error),
+    };
+    answer.map(JsValue::unchecked_into).map_err(|error| StoreError::Interrupted {
         name: url.to_owned(),
-        problem: format!("the server could not be reached ({error}); check the connection and try again"),
+        problem: format!(
+            "the server could not be reached ({}); check the connection and try again",
+            said(&error)
+        ),
     })
 }
 
 /// Development servers answer an unknown path with the page itself.
 fn refuse_page(response: &Response) -> Result<(), String> {
-    let content_type = response.headers().get("Content-Type").unwrap_or_default();
+    let content_type = header(response, "Content-Type").unwrap_or_default();
     if response.ok() && content_type.trim_start().starts_with("text/html") {
         return Err(format!(
             "the server answered with a web page (HTTP {}), so it has no such file; check the model's URL",
@@ -230,13 +264,18 @@ fn refuse_page(response: &Response) -> Result<(), String> {
 }
 
 fn content_range(response: &Response) -> Result<ContentRange, String> {
-    let header = response.headers().get("Content-Range").unwrap_or_default();
-    ContentRange::parse(&header)
-        .ok_or_else(|| format!("the server's Content-Range header is {header:?}, which tells no length"))
+    let range = header(response, "Content-Range").unwrap_or_default();
+    ContentRange::parse(&range)
+        .ok_or_else(|| format!("the server's Content-Range header is {range:?}, which tells no length"))
 }
 
 fn etag(response: &Response) -> Option<String> {
-    response.headers().get("ETag")
+    header(response, "ETag")
+}
+
+fn header(response: &Response, name: &str) -> Option<String> {
+    // The names asked for are names.
+    response.headers().get(name).ok().flatten()
 }
 
 fn status(response: &Response) -> String {
@@ -246,8 +285,7 @@ fn status(response: &Response) -> String {
 }
 
 async fn blob(response: Response) -> Result<Blob, JsValue> {
-    let promise = web_sys::Response::from(response).blob()?;
-    Ok(JsFuture::from(promise).await?.unchecked_into())
+    Ok(JsFuture::from(response.blob()?).await?.unchecked_into())
 }
 
 /// What a JavaScript exception says.

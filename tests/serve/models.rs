@@ -86,6 +86,26 @@ fn a_load_that_nobody_wants_any_more_is_given_up() {
 }
 
 #[test]
+fn a_tab_gives_its_load_up_and_keeps_the_model_before() {
+    let mut world = World::with_tabs([1]);
+    world.ask(1, 1, &["Once"], &greedy(30));
+    world.desk.gate.set(false);
+    world.load(1, "other", on_gpu(), IfFull::Replace);
+    world.turns(5);
+    world.send(1, &Request::GiveUpLoad);
+    world.turns(5);
+    world.desk.gate.set(true);
+    assert_eq!(world.finish(1, 1)[0].reason(), Some(FinishReason::Length));
+    let (status, n_ready) =
+        (world.status(1), world.heard(1).filter(|event| matches!(event, Event::Ready { .. })));
+    assert_eq!((status.n_loads, status.n_models, n_ready.count()), (1, 1, 1));
+    world.load(1, "other", on_gpu(), IfFull::Replace);
+    world.until("the other model", |world| {
+        world.heard(1).any(|event| matches!(event, Event::Ready { model, .. } if model.id == 2))
+    });
+}
+
+#[test]
 fn answers_and_greetings_go_on_during_a_load() {
     let mut world = World::with_tabs([1, 2]);
     world.ask(1, 1, &["Once"], &greedy(30));

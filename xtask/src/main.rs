@@ -2,6 +2,7 @@
 //!
 //! Every step first looks whether its work is there, so that a second run starts in seconds.
 
+mod package;
 mod process;
 mod serve;
 mod setup;
@@ -17,6 +18,7 @@ cargo xtask serve [--port N] [--release] the same, then serve it on http://127.0
 cargo xtask test  [--only STAGE,…] [FILTER…]
                                         set up what tests need, run them all, or those whose name contains a FILTER
 cargo xtask test --list                 name the stages
+cargo xtask package                     build the engine as an npm-style package, in target/xtask/package
 cargo xtask bench [OPTION…]             measure the built page in Chromium; options and JSON are those of `pagelm bench`
 cargo xtask bench reload                measure its first token after a reload, with the model in the browser's cache
 cargo xtask speed                       write README's speeds from tests/speed/*.json";
@@ -49,6 +51,10 @@ fn run(arguments: Vec<String>) -> Result<ExitCode> {
         }
         "serve" => serve::serve(&mut context, &serve::Options::parse(rest)?)?,
         "test" => return stages::run(&mut context, &stages::Options::parse(rest)?),
+        "package" => {
+            refuse_arguments(rest)?;
+            package::build(&mut context)?;
+        }
         "bench" => stages::bench(&mut context, rest)?,
         "speed" => {
             refuse_arguments(rest)?;

@@ -1,6 +1,7 @@
 //! Set-up: every step looks first, does only what is missing, and says how long it took.
 
 mod model;
+mod node;
 mod system;
 mod tokenizers;
 mod tools;
@@ -9,6 +10,7 @@ mod wasm_target;
 use crate::process::{Context, Result, output, run, spoken};
 use std::time::Instant;
 
+pub(crate) use node::node_modules;
 pub(crate) use system::{chromedriver, chromium, firefox, geckodriver};
 
 /// What a step found or did.
@@ -44,6 +46,8 @@ pub(crate) fn tests(context: &mut Context) -> Result<()> {
     let start = Instant::now();
     println!("Set-up for the tests");
     step("published tokenizers", || tokenizers::ensure(context))?;
+    step("Node.js", || node::ensure(context))?;
+    step("Node's modules", || node::ensure_modules(context))?;
     step("rustfmt and clippy", || wasm_target::ensure_lints(context))?;
     step("Chromium and its driver", || system::ensure_browser(context))?;
     step("Firefox", || system::ensure_firefox(context))?;

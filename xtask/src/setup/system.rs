@@ -12,7 +12,7 @@ pub(super) fn is_debian() -> bool {
 }
 
 /// Whether apt can install what is not specific to Debian.
-fn has_apt(context: &Context) -> bool {
+pub(super) fn has_apt(context: &Context) -> bool {
     cfg!(target_os = "linux") && context.find("apt-get").is_some() && context.find("dpkg-query").is_some()
 }
 

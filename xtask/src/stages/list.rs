@@ -1,7 +1,7 @@
 //! The stages in order: what is quick and fails often comes first. Feature sets are few, for each compiles the crates anew.
 
-use crate::process::{Context, Result};
-use crate::{serve, setup};
+use crate::process::{Context, Result, run};
+use crate::{package, serve, setup};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -28,8 +28,10 @@ pub(super) struct Stage {
 
 /// The stage that builds the page.
 pub(super) const PAGE_BUILD: &str = "page-build";
-/// The stage that needs the built page.
-pub(super) const PAGE_TESTS: &str = "page";
+/// The stages that need the built page.
+pub(super) const ON_PAGE: [&str; 2] = [PACKAGE_TESTS, PAGE_TESTS];
+const PACKAGE_TESTS: &str = "package";
+const PAGE_TESTS: &str = "page";
 
 /// Every stage, in the order in which they run.
 pub(super) const STAGES: &[Stage] = &[
@@ -68,6 +70,12 @@ pub(super) const STAGES: &[Stage] = &[
         commands: page_build,
     },
     Stage {
+        name: PACKAGE_TESTS,
+        what: "a program uses the engine in Node, which answers as the native one",
+        kind: Kind::Tests,
+        commands: package_tests,
+    },
+    Stage {
         name: PAGE_TESTS,
         what: "a person uses the page, in Chromium and in Firefox",
         kind: Kind::Tests,
@@ -94,6 +102,8 @@ const BROWSER_TESTS: [&str; 12] = [
     "--test",
     "sample",
 ];
+/// Tests of the package, in tests/package.
+const PACKAGE_FILES: [&str; 5] = ["messages", "types", "answers", "models", "webgpu"];
 /// How long one run of the fuzzer is: executions, and seconds where those come first.
 const FUZZ: [&str; 5] =
     ["-runs=2000000", "-max_total_time=60", "-seed=1", "-verbosity=0", "-print_final_stats=1"];
@@ -178,24 +188,49 @@ fn wasm(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
 }
 
 fn page_build(context: &Context, _: &[String]) -> Result<Vec<Command>> {
-    let dist = page_dist(context)?;
-    std::fs::create_dir_all(&dist).map_err(|error| format!("cannot make {}: {error}", dist.display()))?;
+    let dist = package::dist(context)?;
     let python = setup::python(context).ok_or("Python 3, which measures the page, is gone")?;
     let mut sizes = context.command(python);
     sizes.arg("tests/page/sizes.py").arg(&dist);
     Ok(vec![serve::build_for_tests(context, &dist), sizes])
 }
 
+fn package_tests(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
+    check_page(context)?;
+    let folder = package::assemble(context)?;
+    // As the native tests are built, so that they have done it.
+    run(&mut cargo(context, &[&["build", "--bin", "pagelm"], &PACKAGE, &["--all-features"]]))?;
+    let messages = context.scratch()?.join("messages.json");
+    let write = ["run", "--quiet", "--locked", "--package", "page-tests", "--bin", "messages", "--"];
+    run(cargo(context, &[&write]).arg(&messages))?;
+    let binary = context.target().join("debug").join(format!("pagelm{}", std::env::consts::EXE_SUFFIX));
+
+    let mut node = context.command("node");
+    // One file at a time: each computes on all cores.
+    node.args(["--test", "--test-concurrency=1", "--test-reporter=./tests/package/reporter.mjs"]);
+    node.args(filters.iter().map(|filter| format!("--test-name-pattern={filter}")));
+    node.args(PACKAGE_FILES.map(|file| format!("tests/package/{file}.mjs")));
+    node.env("PAGELM_PACKAGE", folder).env("PAGELM_MESSAGES", messages).env("PAGELM_NATIVE", binary);
+    node.env("PAGELM_MODULES", setup::node_modules(context)?);
+    Ok(vec![node])
+}
+
 fn page_tests(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
-    let dist = page_dist(context)?;
-    if !dist.join("index.html").is_file() {
-        return Err(format!("there is no built page in {}: the stage {PAGE_BUILD} failed", dist.display()));
-    }
+    check_page(context)?;
     // One browser at a time: each computes on all cores.
     let parts: [&[&str]; 1] = [&["--locked", "--package", "page-tests"]];
     let mut command = cargo_test(context, &parts, filters, &["--test-threads=1", "--nocapture"]);
     with_page(context, &mut command)?;
+    command.env("PAGELM_PACKAGE", package::assemble(context)?);
     Ok(vec![command])
+}
+
+fn check_page(context: &Context) -> Result<()> {
+    let dist = package::dist(context)?;
+    if dist.join("index.html").is_file() {
+        return Ok(());
+    }
+    Err(format!("there is no built page in {}: the stage {PAGE_BUILD} failed", dist.display()))
 }
 
 /// What writes README's speeds.
@@ -224,16 +259,12 @@ pub(super) fn page_bench(context: &Context, options: &[String]) -> Result<Vec<Co
 /// Tells a command where the built page and the browsers are.
 fn with_page(context: &Context, command: &mut Command) -> Result<()> {
     let (browser, driver) = browser(context)?;
-    command.env("PAGELM_DIST", page_dist(context)?).env("PAGELM_SCRATCH", context.scratch()?);
+    command.env("PAGELM_DIST", package::dist(context)?).env("PAGELM_SCRATCH", context.scratch()?);
     command.env("CHROMIUM", browser).env("CHROMEDRIVER", driver);
     let firefox = setup::firefox(context).ok_or("Firefox is gone")?;
     let driver = setup::geckodriver(context).ok_or("geckodriver is gone")?;
     command.env("FIREFOX", firefox).env("GECKODRIVER", driver);
     Ok(())
-}
-
-fn page_dist(context: &Context) -> Result<PathBuf> {
-    Ok(context.scratch()?.join("dist"))
 }
 
 fn browser(context: &Context) -> Result<(PathBuf, PathBuf)> {

@@ -49,7 +49,8 @@ impl Options {
     /// A filter names tests, so it leaves out the stages that have none.
     fn wants(&self, stage: &Stage) -> bool {
         let named = self.only.is_empty() || self.only.iter().any(|name| name == stage.name);
-        let needed = stage.name == list::PAGE_BUILD && self.only.iter().any(|name| name == list::PAGE_TESTS);
+        let on_page = |name: &String| list::ON_PAGE.contains(&name.as_str());
+        let needed = stage.name == list::PAGE_BUILD && self.only.iter().any(on_page);
         (named && (self.filters.is_empty() || stage.kind == Kind::Tests)) || needed
     }
 }
@@ -181,6 +182,7 @@ mod tests {
         assert_eq!(wanted("").len(), STAGES.len());
         assert_eq!(wanted("--only fmt,clippy"), ["fmt", "clippy"]);
         assert_eq!(wanted("--only=page"), ["page-build", "page"], "the page's tests need the built page");
+        assert_eq!(wanted("--only=package"), ["page-build", "package"], "and so does the package");
         assert!(!wanted("paris").contains(&"fmt"), "a filter names tests");
         assert!(wanted("paris").contains(&"page"));
     }

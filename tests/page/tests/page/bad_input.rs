@@ -58,7 +58,7 @@ fn a_browser_without_webgpu_answers_by_the_processor() {
     in_page("no-webgpu", Gpu::Missing, |page| {
         page.load_default_model()?;
         let shown = page.shown()?;
-        assert!(shown.contains("The processor computes: this browser offers no WebGPU"), "{shown}");
+        assert!(shown.contains("The processor computes: no WebGPU is offered here"), "{shown}");
         let other = page.open_tab()?;
         other.wait_for_model()?;
         for tab in [page, &other] {

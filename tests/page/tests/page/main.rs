@@ -14,5 +14,6 @@ mod foreign;
 mod layout;
 mod library;
 mod losses;
+mod package;
 mod soak;
 mod tabs;
