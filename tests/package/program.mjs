@@ -2,6 +2,7 @@
 const [folder, model, how] = process.argv.slice(2);
 const { Engine } = await import(`${folder}/index.js`);
 const { PackagedEngine } = await import(`${folder}/engine.js`);
+const { encodeRequest } = await import(`${folder}/protocol.js`);
 
 const engine = await Engine.create({ device: "cpu" });
 await engine.load(model);
@@ -24,9 +25,9 @@ if (how === "panic") {
   // Where nobody catches what the engine's own turn throws, Node ends the process.
   process.on("uncaughtException", () => {});
   await run.next();
-  // A request to break something, which the package does not make: number 8, fault number 2.
+  // A request that the package itself does not make.
   const other = new PackagedEngine(() => {}, fetch);
-  other.send(Uint8Array.of(8, 2), []);
+  other.send(encodeRequest({ kind: "Break", fault: "panic" }), []);
   await run.whole().catch(say);
   await Engine.create().catch(say);
 }

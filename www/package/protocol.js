@@ -240,7 +240,7 @@ const usage = fields({
 });
 
 const opTime = { name: text, dispatches: unsigned, ms: f64, weightBytes: unsigned };
-const modelUse = fields({ name: text, gpuBytes: unsigned, nTabs: unsigned, nSequences: unsigned });
+const modelUse = fields({ name: text, nBytes: unsigned, nTabs: unsigned, nSequences: unsigned });
 const output = { request: unsigned, output: unsigned };
 
 const event = message({

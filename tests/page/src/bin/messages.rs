@@ -20,6 +20,21 @@ fn main() -> Result<(), String> {
             IfFull::Ask,
         ),
         generate(vec![Prompt::Tokens(vec![0, 127, 128, u32::MAX])], GenerateOptions::default()),
+        // The words that no other message has.
+        load(
+            files(),
+            LoadOptions {
+                kv: KvType::F32,
+                precision: Precision::Exact,
+                device: DeviceChoice::Cpu,
+                quantize: Quantize::Q8,
+                ..LoadOptions::default()
+            },
+            IfFull::Wait,
+        ),
+        Request::Break { fault: Fault::DestroyDevice },
+        Request::Break { fault: Fault::LoseDevice },
+        Request::Break { fault: Fault::Noise },
     ];
     let file = json!({
         "requests": requests.chain(more).map(|request| both(encode(&request), json!(request))).collect::<Vec<_>>(),
@@ -54,7 +69,8 @@ fn next_request(request: &Request) -> Option<Request> {
             },
             IfFull::Replace,
         ),
-        Request::Load { .. } => generate(
+        Request::Load { .. } => Request::GiveUpLoad,
+        Request::GiveUpLoad => generate(
             vec![
                 Prompt::Text("Каждое".into()),
                 Prompt::Chat {
@@ -144,7 +160,7 @@ fn next_event(event: &Event) -> Option<Event> {
         }
         Event::Ready { .. } => Event::LoadFailed { error: "error".into(), unloaded: true },
         Event::LoadFailed { .. } => Event::InUse {
-            models: vec![ModelUse { name: "name".into(), gpu_bytes: 1, n_tabs: 2, n_sequences: 3 }],
+            models: vec![ModelUse { name: "name".into(), n_bytes: 1, n_tabs: 2, n_sequences: 3 }],
         },
         Event::InUse { .. } => Event::Unloaded { reason: "reason".into() },
         Event::Unloaded { .. } => Event::Started { request, prompt_tokens: vec![1, 2] },
