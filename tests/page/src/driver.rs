@@ -119,7 +119,7 @@ impl Driver {
     }
 
     fn named(&mut self, ports: &Receiver<u16>) -> Result<u16, String> {
-        ports.recv_timeout(START).map_err(|_| {
+        ports.recv_timeout(START).map_err(|_late| {
             self.end();
             format!("the driver named no port, but said: {}", self.take_said().join("\n"))
         })
