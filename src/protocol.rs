@@ -23,10 +23,14 @@ mod op_time;
 mod status;
 
 /// Raised whenever the meaning of a message changes; a tab and an engine of different versions refuse each other.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Names the source that a page or an engine was built from: two builds of one [`VERSION`] do not mix either.
 pub const BUILD: &str = env!("PAGELM_BUILD");
+
+/// Why a load failed that its tab gave up.
+pub const GIVEN_UP: &str =
+    "loading was stopped; what is here of a download is kept, and the next load goes on there";
 
 /// A tab's name for one of its requests.
 pub type RequestId = u64;
@@ -56,6 +60,9 @@ pub enum Request {
         /// What to do where it does not fit beside models that other tabs use.
         if_full: IfFull,
     },
+    /// Load no more for this tab: ends in [`Event::LoadFailed`] if something was on its way. What was kept of it stays, and what
+    /// others wait for goes on.
+    GiveUpLoad,
     /// Answer prompts, streaming: `n` outputs for each, numbered prompt by prompt.
     Generate {
         /// Names the answer's events; unique among those of the connection that run.

@@ -219,7 +219,7 @@ fn pipelines_that_a_check_made_are_those_of_the_model() {
         // Of no kernel: it but takes the adapter for a real one, where all pipelines are checked.
         let gpu = self::gpu(variant).with_noise(Noise { kernel: Some("none"), variant: None });
         let load = || GpuModel::for_first_token(Rc::new(gpu.clone()), plan.clone(), capacity, 32 * 32);
-        let lacked = |model: &GpuModel| (model.lacks_pipelines(), model.counters().gpu_objects);
+        let lacked = |model: &GpuModel| (model.n_pipelines_left() > 0, model.counters().gpu_objects);
         assert_eq!(checked(gpu.clone(), &plan, N_POSITIONS), right(variant));
         let after = lacked(&block_on(load()).unwrap());
         let fresh = self::gpu(variant);

@@ -106,6 +106,11 @@ impl Bench {
         }
     }
 
+    /// Whether anything was sent.
+    pub fn has_begun(&self) -> bool {
+        self.run.is_some() || self.n_runs > 0 || self.load_idx > 0
+    }
+
     /// What to send now, at `now_ms`. Ask once to begin, and after every event.
     pub fn due(&mut self, now_ms: f64, new_id: &mut impl FnMut() -> RequestId) -> Vec<Request> {
         if self.is_over() {

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, mem};
 
 use self::open::{Open, Output};
 use crate::protocol::{
-    BUILD, Event, IfFull, LoadOptions, ModelSource, ModelUse, Request, RequestId, VERSION,
+    BUILD, Event, GIVEN_UP, IfFull, LoadOptions, ModelSource, ModelUse, Request, RequestId, VERSION,
 };
 
 /// Why what waited for a model ends.
@@ -111,6 +111,15 @@ impl<A: Clone> Ledger<A> {
                 self.open.insert(id, open);
             }
             Request::Cancel { request: id } => self.cancel(id, &mut moves),
+            Request::GiveUpLoad => match self.standing {
+                Standing::Here | Standing::Reloading => moves.send.push((request, Vec::new())),
+                Standing::Away | Standing::NoRoom => {
+                    if self.asked.take().is_some() {
+                        let unloaded = self.model.is_none();
+                        moves.tell.push(Event::LoadFailed { error: GIVEN_UP.to_owned(), unloaded });
+                    }
+                }
+            },
             // These are about the connection itself.
             Request::Hello { .. } | Request::Received { .. } | Request::Bye | Request::Break { .. } => {
                 moves.send.push((request, attachments));

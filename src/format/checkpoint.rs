@@ -79,6 +79,14 @@ impl Tensor {
         self.shape.iter().product()
     }
 
+    /// File and byte where it begins; nothing comes before what is computed.
+    pub fn place(&self) -> (usize, u64) {
+        match &self.origin {
+            Origin::Stored(stored) => (stored.file, stored.offset_bytes),
+            Origin::Computed(_) => (0, 0),
+        }
+    }
+
     /// Bytes in all, when it is read.
     pub fn n_bytes(&self) -> u64 {
         self.row_bytes * self.n_rows()

@@ -109,9 +109,9 @@ impl Pipelines {
         self.n_made
     }
 
-    /// Whether some are not made yet.
-    pub(super) fn has_left(&self) -> bool {
-        self.left.iter().any(|pipeline| pipeline.get().is_none())
+    /// How many are not made yet.
+    pub(super) fn n_left(&self) -> usize {
+        self.left.iter().filter(|pipeline| pipeline.get().is_none()).count()
     }
 
     /// Makes one of those that are left.
@@ -150,9 +150,9 @@ impl Pipelines {
 }
 
 impl GpuModel {
-    /// Whether pipelines are left to be made.
-    pub fn lacks_pipelines(&self) -> bool {
-        self.pipelines.has_left()
+    /// How many pipelines are left to be made.
+    pub fn n_pipelines_left(&self) -> usize {
+        self.pipelines.n_left()
     }
 
     /// Makes a pipeline that is left, if any; the future is done when the device has it.
@@ -165,7 +165,7 @@ impl GpuModel {
 
     /// Makes all that are left.
     pub(super) fn make_pipelines(&mut self) {
-        while self.lacks_pipelines() {
+        while self.n_pipelines_left() > 0 {
             self.make_next_pipeline();
         }
     }

@@ -355,7 +355,7 @@ impl<S: Source> Described<S> {
     /// Makes room on the machine and brings the weights there; `progress` hears of bytes done and in all.
     pub async fn load(self, chosen: Chosen, progress: impl FnMut(u64, u64)) -> Result<Loaded, LoadError> {
         let mut loaded = self.load_for_first_token(chosen, progress).await?;
-        while loaded.model.lacks_pipelines() {
+        while loaded.model.n_pipelines_left() > 0 {
             loaded.model.make_pipeline().await;
         }
         Ok(loaded)

@@ -81,7 +81,8 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// A GPU, or the processor where that is asked for, or nothing is and there is no GPU.
+    /// What was asked for. Where nothing was: a GPU, or the processor where there is none, or none but what the processor
+    /// imitates, several times slower than it computes by itself.
     pub async fn by(
         choice: DeviceChoice,
         surroundings: &Surroundings,
@@ -96,6 +97,12 @@ impl Chosen {
             return processor(None);
         }
         match (open().await, choice) {
+            (Ok(gpu), DeviceChoice::Auto) if gpu.summary().is_software => {
+                let name = &gpu.summary().name;
+                processor(Some(format!(
+                    "the only GPU here, {name}, is one that the processor imitates, slowly"
+                )))
+            }
             (Ok(gpu), _) => Ok(gpu.into()),
             (
                 Err(error @ (GpuError::NoWebGpu | GpuError::NoAdapter { .. } | GpuError::NoDevice { .. })),
@@ -236,11 +243,11 @@ impl Computer {
         }
     }
 
-    /// Whether some of its pipelines are not made.
-    pub fn lacks_pipelines(&self) -> bool {
+    /// How many of its pipelines are not made.
+    pub fn n_pipelines_left(&self) -> usize {
         match self {
-            Self::Gpu(model) => model.lacks_pipelines(),
-            Self::Cpu(_) => false,
+            Self::Gpu(model) => model.n_pipelines_left(),
+            Self::Cpu(_) => 0,
         }
     }
 

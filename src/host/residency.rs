@@ -15,7 +15,7 @@ use super::serve::Place;
 use super::server::Server;
 use crate::cpu::CpuError;
 use crate::gpu::GpuError;
-use crate::protocol::{Event, IfFull, LoadOptions, ModelId, ModelSource, ModelUse};
+use crate::protocol::{Event, GIVEN_UP, IfFull, LoadOptions, ModelId, ModelSource, ModelUse};
 
 /// How a model goes.
 pub(super) enum Farewell<'a> {
@@ -291,6 +291,15 @@ impl<P: Place> Server<P> {
                 let sentence = self.place.in_words(&error);
                 self.fail_load(&sentence);
             }
+        }
+    }
+
+    /// A tab wants no more of what is on its way for it.
+    pub(super) fn give_up_load(&mut self, connection: ConnectionId) {
+        if self.loads.jobs().any(|job| job.askers.contains_key(&connection)) {
+            self.loads.leave(connection);
+            self.is_news = true;
+            self.tell_load_failed(BTreeSet::from([connection]), GIVEN_UP);
         }
     }
 

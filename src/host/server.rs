@@ -198,6 +198,7 @@ impl<P: Place> Server<P> {
                     self.with_hosted(id, |hosted| hosted.cancel(connection, request));
                 }
             }
+            Request::GiveUpLoad => self.give_up_load(connection),
             Request::Received { n_events } => {
                 if let Some(tab) = self.connections.get_mut(&connection) {
                     tab.outbox.acknowledge(n_events);
@@ -347,6 +348,7 @@ impl<P: Place> Server<P> {
         }
         if self.making.as_mut().is_some_and(|making| making.poll_unpin(context).is_ready()) {
             self.making = None;
+            self.is_news = true;
             is_ready = true;
         }
         if let Poll::Ready(done) = self.loads.poll(context) {
@@ -372,10 +374,15 @@ impl<P: Place> Server<P> {
         false
     }
 
-    /// Whether there is a model without some of its pipelines, and none is being made nor anything loaded.
+    /// Pipelines of all models that are not made, the one that is being made included.
+    pub(super) fn n_pipelines_left(&self) -> usize {
+        let models = self.models.slots.values().filter_map(|slot| slot.hosted.model.as_ref());
+        models.map(Computer::n_pipelines_left).sum::<usize>() + usize::from(self.making.is_some())
+    }
+
+    /// Whether a pipeline can be made: one is lacking, and none is being made nor anything loaded.
     fn lacks_pipelines(&self) -> bool {
-        let mut models = self.models.slots.values().filter_map(|slot| slot.hosted.model.as_ref());
-        self.loads.job.is_none() && self.making.is_none() && models.any(Computer::lacks_pipelines)
+        self.loads.job.is_none() && self.making.is_none() && self.n_pipelines_left() > 0
     }
 
     /// When the next pipeline is to be made: once nobody has asked for anything for a while, or beside the steps that are
@@ -393,7 +400,7 @@ impl<P: Place> Server<P> {
         }
         self.made_ms = now_ms;
         let mut models = self.models.slots.values_mut().filter_map(|slot| slot.hosted.model.as_mut());
-        let model = models.find(|model| model.lacks_pipelines());
+        let model = models.find(|model| model.n_pipelines_left() > 0);
         self.making = model.map(Computer::make_pipeline);
     }
 

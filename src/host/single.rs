@@ -10,7 +10,7 @@ use super::machine::Chosen;
 use super::request::{Ask, RequestError};
 use super::{ConnectionId, Surroundings};
 use crate::gpu::{Gpu, GpuError};
-use crate::protocol::{Event, GenerateOptions, LoadOptions, ModelInfo, Prompt, RequestId};
+use crate::protocol::{DeviceChoice, Event, GenerateOptions, LoadOptions, ModelInfo, Prompt, RequestId};
 use crate::store::Source;
 
 /// Answers with one model.
@@ -19,6 +19,8 @@ pub struct Host {
     adapter_name: Option<String>,
     records: Option<Rc<dyn Records>>,
     gpu: Option<Rc<Gpu>>,
+    /// Whether it was handed in, and so is the one to use where nothing else is asked for.
+    is_given: bool,
     hosted: Option<Hosted>,
     /// Steps of the model that are computed, the oldest first.
     steps: VecDeque<Stepping>,
@@ -35,6 +37,7 @@ impl Host {
             adapter_name,
             records: None,
             gpu: None,
+            is_given: false,
             hosted: None,
             steps: VecDeque::new(),
             free_since_ms: f64::NEG_INFINITY,
@@ -42,9 +45,9 @@ impl Host {
         }
     }
 
-    /// Uses a device that is open already.
+    /// Uses a device that is open already, also one that the processor imitates.
     pub fn with_gpu(mut self, gpu: Rc<Gpu>) -> Self {
-        self.gpu = Some(gpu);
+        (self.gpu, self.is_given) = (Some(gpu), true);
         self
     }
 
@@ -86,7 +89,11 @@ impl Host {
         described: load::Described<impl Source>,
         progress: impl FnMut(u64, u64),
     ) -> Result<ModelInfo, LoadError> {
-        let (surroundings, choice) = (self.surroundings, described.device());
+        let surroundings = self.surroundings;
+        let choice = match described.device() {
+            DeviceChoice::Auto if self.is_given => DeviceChoice::Gpu,
+            choice => choice,
+        };
         let mut chosen = Chosen::by(choice, &surroundings, async || self.open_gpu().await).await?;
         if let Some(records) = &self.records {
             chosen = check::trusted(&described, chosen, &surroundings, &**records).await?;

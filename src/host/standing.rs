@@ -23,6 +23,7 @@ impl<P: Place> Server<P> {
             n_losses: self.n_losses,
             n_gpu_buffers: live.map_or(0, |live| live.n_buffers()),
             gpu_bytes: live.map_or(0, |live| live.n_bytes()),
+            n_pipelines_left: self.n_pipelines_left() as u32,
             memory_bytes: (self.surroundings.memory_bytes)(),
             ..Status::default()
         };

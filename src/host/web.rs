@@ -17,6 +17,7 @@ use super::load::LoadError;
 use super::serve::{Letter, Place, serve};
 use super::{ConnectionId, Surroundings};
 use crate::protocol::{AttachedFile, ModelSource};
+use crate::store::library::{self, ModelFile};
 use crate::store::web::WebSource;
 use locks::Lock;
 use records::CacheRecords;
@@ -140,21 +141,21 @@ impl Ports {
 
 impl Place for WorkerPlace {
     type Attachment = JsValue;
-    type Source = WebSource;
+    type Source = ModelFile;
 
     fn epoch(&self) -> String {
         self.epoch.name().to_owned()
     }
 
-    async fn sources(&self, source: &ModelSource, attachments: &[JsValue]) -> Result<Vec<WebSource>, String> {
+    async fn sources(&self, source: &ModelSource, attachments: &[JsValue]) -> Result<Vec<ModelFile>, String> {
         match source {
-            ModelSource::Url { url } => WebSource::model_files(url).await.map_err(|error| error.to_string()),
+            ModelSource::Url { url } => library::open(url).await.map_err(|error| error.to_string()),
             ModelSource::Attachments { files } => {
                 let file = |(index, AttachedFile { name, .. }): (usize, &AttachedFile)| {
                     let blob = attachments.get(index).and_then(|value| value.dyn_ref::<web_sys::Blob>());
                     let blob = blob
                         .ok_or_else(|| format!("{name}: the file did not reach the engine; open it again"))?;
-                    Ok(WebSource::from_blob(name, blob.clone()))
+                    Ok(ModelFile::Plain(WebSource::from_blob(name, blob.clone())))
                 };
                 files.iter().enumerate().map(file).collect()
             }

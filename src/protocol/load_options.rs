@@ -119,7 +119,7 @@ impl Precision {
 /// Which device computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub enum DeviceChoice {
-    /// A GPU where there is one, if only imitated by the processor, or else the processor.
+    /// A GPU where there is one that the processor does not imitate, or else the processor, which is faster than its imitation.
     #[default]
     Auto,
     /// A WebGPU (or Vulkan, Metal, DX12) adapter.

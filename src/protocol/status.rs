@@ -17,6 +17,8 @@ pub struct Status {
     pub n_gpu_buffers: u32,
     /// Their bytes.
     pub gpu_bytes: u64,
+    /// GPU pipelines of the loaded models that are still to be made; until then others, slower ones, stand in for them.
+    pub n_pipelines_left: u32,
     /// Bytes of the engine's wasm memory; absent natively.
     pub memory_bytes: Option<u64>,
     /// Sequences that run.

@@ -3,8 +3,14 @@
 #[cfg(any(feature = "web", test))]
 mod content_range;
 pub mod files;
+pub mod kept;
+#[cfg(feature = "web")]
+pub mod library;
+pub mod manifest;
 #[cfg(feature = "native")]
 pub mod native;
+#[cfg(feature = "web")]
+pub mod opfs;
 #[cfg(feature = "web")]
 pub mod web;
 
@@ -36,6 +42,14 @@ pub enum StoreError {
         /// What went wrong, and what would help where that is known.
         problem: String,
     },
+    /// A server that could not be reached, or broke off; it may do better soon.
+    #[error("cannot read {name}: {problem}")]
+    Interrupted {
+        /// The file.
+        name: String,
+        /// What went wrong.
+        problem: String,
+    },
     /// A range that is not in the file.
     #[error(
         "cannot read {len} bytes at {offset_bytes} of {name}, which has {len_bytes} bytes; the file may be truncated: download it again"
@@ -58,6 +72,13 @@ pub enum StoreError {
         /// How that shows.
         problem: String,
     },
+}
+
+impl StoreError {
+    /// Whether to ask again may help.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Interrupted { .. })
+    }
 }
 
 /// Why a model file could not be opened.
@@ -165,7 +186,6 @@ pub fn base_name(name: &str) -> &str {
 }
 
 /// Checks that a range lies in the file.
-#[cfg(any(feature = "native", feature = "web"))]
 fn check_range(source: &impl Source, offset_bytes: u64, len: usize) -> Result<(), StoreError> {
     let len_bytes = source.len_bytes();
     match offset_bytes.checked_add(len as u64) {

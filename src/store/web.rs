@@ -51,6 +51,14 @@ impl WebSource {
         Self::from_response(name, response).await
     }
 
+    /// The server's name for this version of the file, if it has one.
+    pub fn etag(&self) -> Option<&str> {
+        match &self.place {
+            Place::Url { etag } => etag.as_deref(),
+            Place::Blob(_) => None,
+        }
+    }
+
     /// The same for a file that need not be there.
     async fn from_url_if_any(url: String) -> Result<Option<Self>, StoreError> {
         let response = fetch_range(&url, 0, PROBE_BYTES - 1).await?;
@@ -108,6 +116,7 @@ impl WebSource {
                 let blob = blob(response).await.map_err(|error| unreadable(said(&error)))?;
                 Ok(Self::from_blob(name, blob))
             }
+            500.. | 429 => Err(StoreError::Interrupted { problem: status(&response), name }),
             404 => Err(unreadable("the server has no such file (HTTP 404); check the model's URL".into())),
             416 => Err(unreadable("the file on the server is empty (HTTP 416)".into())),
             _ => Err(unreadable(status(&response))),
@@ -122,8 +131,10 @@ impl WebSource {
     ) -> Result<Vec<u8>, StoreError> {
         let last = offset_bytes + len as u64 - 1;
         let response = fetch_range(&self.name, offset_bytes, last).await?;
-        if response.status() != 206 {
-            return Err(self.unreadable(status(&response)));
+        match response.status() {
+            206 => {}
+            500.. | 429 => return Err(self.interrupted(status(&response))),
+            _ => return Err(self.unreadable(status(&response))),
         }
         let range = content_range(&response).map_err(|problem| self.unreadable(problem))?;
         let etag_now = etag(&response);
@@ -141,7 +152,7 @@ impl WebSource {
                 range.first, range.last
             )));
         }
-        let bytes = response.binary().await.map_err(|error| self.unreadable(error.to_string()))?;
+        let bytes = response.binary().await.map_err(|error| self.interrupted(error.to_string()))?;
         self.complete(bytes, len)
     }
 
@@ -160,11 +171,15 @@ impl WebSource {
         if bytes.len() == len {
             return Ok(bytes);
         }
-        Err(self.unreadable(format!("{} bytes came where {len} were asked for; try again", bytes.len())))
+        Err(self.interrupted(format!("{} bytes came where {len} were asked for; try again", bytes.len())))
     }
 
     fn unreadable(&self, problem: String) -> StoreError {
         StoreError::Unreadable { name: self.name.clone(), problem }
+    }
+
+    fn interrupted(&self, problem: String) -> StoreError {
+        StoreError::Interrupted { name: self.name.clone(), problem }
     }
 
     fn changed(&self, problem: String) -> StoreError {
@@ -196,7 +211,7 @@ impl Source for WebSource {
 /// Asks for bytes `first` to `last`, inclusive.
 async fn fetch_range(url: &str, first: u64, last: u64) -> Result<Response, StoreError> {
     let request = Request::get(url).header("Range", &format!("bytes={first}-{last}"));
-    request.send().await.map_err(|error| StoreError::Unreadable {
+    request.send().await.map_err(|error| StoreError::Interrupted {
         name: url.to_owned(),
         problem: format!("the server could not be reached ({error}); check the connection and try again"),
     })
@@ -236,7 +251,7 @@ async fn blob(response: Response) -> Result<Blob, JsValue> {
 }
 
 /// What a JavaScript exception says.
-fn said(error: &JsValue) -> String {
+pub(super) fn said(error: &JsValue) -> String {
     match error.dyn_ref::<js_sys::Error>() {
         Some(error) => error.message().into(),
         None => format!("{error:?}"),

@@ -7,7 +7,7 @@ use super::{
     bench_plot::Plots,
     bench_table::{OpsTable, Table},
     screen::Screen,
-    state::{Choices, Part},
+    state::{Choices, Part, State},
 };
 use crate::protocol::{DeviceKind, ModelInfo};
 
@@ -165,7 +165,7 @@ fn Numbers(field: &'static Field, running: Memo<bool>) -> impl IntoView {
 #[component]
 fn Watch() -> impl IntoView {
     let screen = Screen::expect();
-    let progress = Memo::new(move |_| screen.read(Part::Benchmark, |state| state.benchmark.progress()));
+    let progress = Memo::new(move |_| screen.read(Part::Benchmark, State::bench_progress));
     let problem = Memo::new(move |_| screen.read(Part::Benchmark, |state| state.benchmark.problem.clone()));
     view! {
         <div class="load bench-progress" hidden=move || progress.with(Option::is_none)>

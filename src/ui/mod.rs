@@ -1,6 +1,7 @@
 //! What a person sees. Components read the state through [`Screen`] and change it through nothing else.
 #![allow(unreachable_pub, reason = "the component macro makes public what it expands to")]
 
+mod address;
 mod bench_plot;
 mod bench_scale;
 mod bench_table;
@@ -16,6 +17,7 @@ mod drop_target;
 mod fields;
 mod header;
 mod in_use;
+mod library;
 mod live;
 mod markdown;
 mod message;

@@ -8,6 +8,7 @@ use web_sys::File;
 use super::{
     catalogue::Offer,
     in_use::RoomDialog,
+    library::{OpenAddress, Stored},
     progress::Progress,
     screen::Screen,
     state::{Loaded, Part, State},
@@ -39,8 +40,10 @@ pub(crate) fn Models(shown: Memo<bool>) -> impl IntoView {
                 />
             </ul>
             <OpenFile />
+            <OpenAddress />
             <RoomDialog />
             <LoadProgress />
+            <Stored />
             <Answering />
         </section>
     }
@@ -156,6 +159,7 @@ fn LoadProgress() -> impl IntoView {
                 <p class="load-stage" role="status">{move || stage.get()}</p>
                 <progress aria-label="Loading the model" max="1" value=fraction></progress>
                 <p class="load-numbers">{move || with_progress(progress_words)}</p>
+                <button type="button" class="quiet" on:click=move |_| screen.give_up_load()>"Stop loading"</button>
             </div>
         </Show>
     }

@@ -12,6 +12,7 @@ use web_sys::{File, Storage};
 
 use self::chats::Keeping;
 use super::{
+    address::Address,
     catalogue,
     choice::{Choice, choose},
     preferences::Preferences,
@@ -20,7 +21,11 @@ use super::{
 };
 use crate::{
     client::{Client, Incoming},
-    protocol::{AttachedFile, GenerateOptions, IfFull, ModelSource, Request},
+    protocol::{AttachedFile, Event, GenerateOptions, IfFull, ModelSource, Request},
+    store::{
+        library::{self, whole_url},
+        opfs,
+    },
 };
 
 mod chats;
@@ -69,6 +74,7 @@ impl Screen {
             let offers = fetch_catalogue().await.and_then(|text| catalogue::parse(&text));
             screen.change(|state| state.offer(offers));
         });
+        screen.look_at_library();
         provide_context(screen);
         screen
     }
@@ -169,6 +175,46 @@ impl Screen {
         }
     }
 
+    /// Loads no more of what is on its way.
+    pub(crate) fn give_up_load(self) {
+        self.send(Some(Request::GiveUpLoad));
+    }
+
+    /// Asks for the model at an address that was typed, or says what is wrong with it.
+    pub(crate) fn load_address(self, text: &str) {
+        match Address::parse(text) {
+            Ok(Address { name, url }) => self.load(&name, ModelSource::Url { url }, None, Vec::new()),
+            Err(sentence) => self.change(|state| state.refuse(sentence)),
+        }
+    }
+
+    /// Asks for a model that this browser keeps.
+    pub(crate) fn load_stored(self, url: &str) {
+        let offered = self.peek(|state| {
+            state.offers.iter().position(|offer| whole_url(&offer.url).as_deref() == Some(url))
+        });
+        match offered {
+            Some(offer_idx) => self.load_offer(offer_idx),
+            None => self.load_address(url),
+        }
+    }
+
+    /// Takes a model out of the browser's storage; one that answers goes on.
+    pub(crate) fn delete_stored(self, url: String) {
+        leptos::task::spawn_local(async move {
+            library::remove(&url).await;
+            self.look_at_library();
+        });
+    }
+
+    /// Looks at what this browser keeps.
+    fn look_at_library(self) {
+        leptos::task::spawn_local(async move {
+            let (stored, free_bytes) = (library::stored().await, opfs::free_bytes().await);
+            self.change(|state| state.keeps(stored, free_bytes));
+        });
+    }
+
     /// Gives up the model that found no room.
     pub(crate) fn cancel_load(self) {
         self.send(self.change(State::cancel_load));
@@ -228,6 +274,9 @@ impl Screen {
     }
 
     fn hear(self, incoming: &Incoming) {
+        if let Incoming::Event(Event::Ready { .. } | Event::LoadFailed { .. }) = incoming {
+            self.look_at_library();
+        }
         let request = self.change(|state| match incoming {
             Incoming::Event(event) => {
                 state.apply(event.clone(), now_ms());

@@ -300,7 +300,7 @@ fn LoadSettings() -> impl IntoView {
                     <option value="gpu">"GPU"</option>
                     <option value="cpu">"CPU"</option>
                 </select>
-                <p id="device-about" class="about">"Auto takes the GPU, also one that the processor imitates, or the processor where there is none."</p>
+                <p id="device-about" class="about">"Auto takes the GPU, or the processor where there is none, or only one that the processor imitates."</p>
             </div>
             <div class="field number">
                 <label for="precision">"Arithmetic"</label>

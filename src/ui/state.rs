@@ -21,7 +21,10 @@ use super::{
     tally::Tally,
     turn::{Stage, Turn, TurnId},
 };
-use crate::protocol::{BUILD, Event, Request, Status, VERSION};
+use crate::{
+    protocol::{BUILD, Event, Request, Status, VERSION},
+    store::library::StoredModel,
+};
 
 mod answer;
 mod bench;
@@ -99,6 +102,10 @@ pub(crate) struct State {
     pub(crate) live: Option<Status>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) preferences: Preferences,
+    /// What this browser keeps of models.
+    pub(crate) stored: Vec<StoredModel>,
+    /// Bytes that it has room for, where it tells.
+    pub(crate) free_bytes: Option<u64>,
     pub(crate) benchmark: Benchmark,
     pub(crate) chat: OpenChat,
     /// All chats that are kept, the newest first.
@@ -234,6 +241,9 @@ impl State {
             Event::Status { request: None, status } => {
                 self.live = Some(status);
                 self.touch(Part::Live);
+                if self.benchmark.is_running() {
+                    self.touch(Part::Benchmark);
+                }
             }
             // The page asks for none of these; a developer's request does, and hears of it elsewhere. The client itself
             // greets again.

@@ -8,7 +8,7 @@
 // target/peers/peers.json and target/peers/peers.md: medians of the rounds. Three rounds take about 20 minutes; nothing else
 // should run meanwhile. --only takes the peers whose names contain a PART. It needs cargo, npm, Python 3 and Chromium.
 //
-// wllama is not here: its WebGPU refuses the software adapter.
+// wllama runs on the processor: its WebGPU refuses the software adapter.
 
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -28,6 +28,8 @@ const PAGE = join(TARGET, "xtask/dist");
 const EXPECTED = JSON.parse(readFileSync(join(ROOT, "tests/fixtures/smollm2-135m/expected.json"), "utf8"));
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const ONNX = { plain: join(WORK, "onnx"), int8: join(WORK, "onnx-int8") };
+// Sequences at once, where that is measured too.
+const CROWD = 8;
 // Chromium on two cores, with the slowest peer.
 const BROWSER_LIMIT_SECS = 900;
 
@@ -42,37 +44,49 @@ const { values: options } = parseArgs({
 });
 const [N_ROUNDS, PROMPT_TOKENS, MAX_TOKENS] = ["rounds", "prompt-tokens", "max-tokens"].map((name) => Number(options[name]));
 
-/// Each peer: where it runs, what it is compared with, and one measurement as { adapter, times }: when tokens came, in ms.
+/// Each peer: what computes, which those of the same place are compared by, and one measurement: tokens a second of one sequence,
+/// and of a crowd.
 const PEERS = [
-    { name: "pagelm, exact", where: "native", measure: () => pagelm("exact") },
-    { name: "pagelm, fast", where: "native", measure: () => pagelm("fast") },
-    { name: "llama.cpp, Vulkan", where: "native", isPeer: true, measure: () => llama("vulkan") },
-    { name: "llama.cpp, CPU", where: "native", measure: () => llama("cpu") },
-    { name: "pagelm in Chromium, exact", where: "Chromium", measure: () => page("Exact") },
-    { name: "pagelm in Chromium, fast", where: "Chromium", measure: () => page("Fast") },
-    { name: "transformers.js, WebGPU, q4", where: "Chromium", isPeer: true, measure: () => transformers("webgpu", "plain") },
-    { name: "transformers.js, WebGPU, q4, 8-bit activations", where: "Chromium", isPeer: true, measure: () => transformers("webgpu", "int8") },
-    { name: "transformers.js, wasm, q4", where: "Chromium", measure: () => transformers("wasm", "plain") },
+    { name: "pagelm, llvmpipe, exact", where: "llvmpipe", measure: () => pagelm("exact", "gpu", [1]) },
+    { name: "pagelm, llvmpipe, fast", where: "llvmpipe", measure: () => pagelm("fast", "gpu", [1]) },
+    { name: "llama.cpp, Vulkan", where: "llvmpipe", isPeer: true, measure: () => llama("vulkan", 1) },
+    { name: "pagelm, processor, exact", where: "processor", measure: () => pagelm("exact", "cpu", [1, CROWD]) },
+    { name: "pagelm, processor, fast", where: "processor", measure: () => pagelm("fast", "cpu", [1, CROWD]) },
+    { name: "llama.cpp, processor", where: "processor", isPeer: true, measure: () => llama("cpu", CROWD) },
+    { name: "pagelm in Chromium, SwiftShader, exact", where: "SwiftShader", measure: () => page("Exact", "Gpu") },
+    { name: "pagelm in Chromium, SwiftShader, fast", where: "SwiftShader", measure: () => page("Fast", "Gpu") },
+    { name: "transformers.js, WebGPU, q4", where: "SwiftShader", isPeer: true, measure: () => transformers("webgpu", "plain") },
+    { name: "transformers.js, WebGPU, q4, 8-bit activations", where: "SwiftShader", isPeer: true, measure: () => transformers("webgpu", "int8") },
+    { name: "pagelm in Chromium, processor, exact", where: "wasm", measure: () => page("Exact", "Cpu") },
+    { name: "pagelm in Chromium, processor, fast", where: "wasm", measure: () => page("Fast", "Cpu") },
+    { name: "wllama, wasm", where: "wasm", isPeer: true, measure: () => wllama() },
+    { name: "transformers.js, wasm, q4", where: "wasm", isPeer: true, measure: () => transformers("wasm", "plain") },
 ];
 
-function pagelm(precision) {
+function pagelm(precision, device, sequences) {
     const program = join(TARGET, "release/pagelm");
-    const counts = ["--prompt-tokens", `${PROMPT_TOKENS}`, "--max-tokens", `${MAX_TOKENS}`, "--sequences", "1", "--runs", "1"];
-    const text = output(program, ["bench", "--model", MODEL, "--precision", precision, ...counts, "--json"]);
-    const { device, results } = JSON.parse(text);
-    const [result] = results;
-    return { adapter: device.name, prefill: result.prefill_tokens_per_sec, decode: result.decode_tokens_per_sec };
+    const counts = ["--prompt-tokens", `${PROMPT_TOKENS}`, "--max-tokens", `${MAX_TOKENS}`, "--sequences", `${sequences}`, "--runs", "1"];
+    const text = output(program, ["bench", "--model", MODEL, "--device", device, "--precision", precision, ...counts, "--json"]);
+    const { device: { name }, results } = JSON.parse(text);
+    const [one, crowd] = results;
+    return { adapter: name, prefill: one.prefill_tokens_per_sec, decode: one.decode_tokens_per_sec, crowd: crowd?.decode_tokens_per_sec };
 }
 
-function llama(backend) {
-    const text = output("node", [join(HERE, "llama.mjs"), MODULES, MODEL, backend, `${PROMPT_TOKENS}`, `${MAX_TOKENS}`], { GGML_VK_VISIBLE_DEVICES: "0" });
+function llama(backend, nSequences) {
+    const counts = [PROMPT_TOKENS, MAX_TOKENS, nSequences].map(String);
+    const text = output("node", [join(HERE, "llama.mjs"), MODULES, MODEL, backend, ...counts], { GGML_VK_VISIBLE_DEVICES: "0" });
     // ggml writes warnings to stdout too.
-    const { adapter, times } = JSON.parse(text.trim().split("\n").at(-1));
-    return { adapter, ...rates(times) };
+    const { adapter, times, crowd } = JSON.parse(text.trim().split("\n").at(-1));
+    return { adapter, ...rates(times), crowd: crowd && rates(crowd).decode * nSequences };
 }
 
-async function page(precision) {
-    return inBrowser("/peers/pagelm.html", { precision }, { "/page/": PAGE });
+async function page(precision, device) {
+    return inBrowser("/peers/pagelm.html", { precision, device }, { "/page/": PAGE });
+}
+
+async function wllama() {
+    // It takes texts, no tokens, and says how many tokens a text was.
+    return inBrowser("/peers/wllama.html", { device: "wasm" }, { "/npm/": MODULES, "/models/": dirname(MODEL) });
 }
 
 async function transformers(device, model) {
@@ -81,18 +95,25 @@ async function transformers(device, model) {
 
 /// A page's answers: the fixture's first prompt to see that it is right, a warm-up, and what is measured.
 async function inBrowser(page, asked, folders) {
-    const { ids, greedy } = EXPECTED.prompts[0];
-    const prompts = [{ ids, max_new_tokens: 4 }, { ids: madeUp(0), max_new_tokens: 2 }, { ids: madeUp(1000), max_new_tokens: MAX_TOKENS }];
+    const { ids, prompt, greedy, decoded: expected } = EXPECTED.prompts[0];
+    const words = EXPECTED.perplexity.text.split(" ");
+    const prompts = [
+        { ids, prompt, max_new_tokens: 4, expected },
+        { ids: madeUp(0), prompt: words.slice(0, words.length / 2).join(" "), max_new_tokens: 2 },
+        { ids: madeUp(1000), prompt: words.slice(words.length / 2).join(" "), max_new_tokens: MAX_TOKENS },
+    ];
     const switches = switchesOf(ROOT);
     const told = await show({
         page, folders: { "/peers/": HERE, ...folders }, asked: { ...asked, prompts }, switches, chromium: CHROMIUM, limitSecs: BROWSER_LIMIT_SECS,
     });
     const { adapter } = told.find((message) => message.adapter);
     const answers = told.filter((message) => message.times);
-    if (asked.precision !== "Fast" && `${answers[0].tokens}` !== `${greedy.slice(0, 4)}`) {
+    // Where a page takes texts alone, it compares them itself.
+    if (asked.precision !== "Fast" && answers[0].tokens && `${answers[0].tokens}` !== `${greedy.slice(0, 4)}`) {
         throw new Error(`${page} answered ${answers[0].tokens} where the fixture has ${greedy.slice(0, 4)}`);
     }
-    return { adapter: asked.device === "wasm" ? "the processor, one thread" : adapter, ...rates(answers.at(-1).times) };
+    const { times, n_prompt_tokens } = answers.at(-1);
+    return { adapter: asked.device === "wasm" ? "the processor, one thread" : adapter, ...rates(times, n_prompt_tokens) };
 }
 
 /// Tokens that nobody wrote: prompts of other firsts do not begin alike.
@@ -101,9 +122,9 @@ function madeUp(first) {
 }
 
 /// Tokens a second until the first token, and from it to the last.
-function rates(times) {
+function rates(times, nPromptTokens = PROMPT_TOKENS) {
     const [first, last] = [times[0], times.at(-1)];
-    return { prefill: (PROMPT_TOKENS / first) * 1000, decode: ((MAX_TOKENS - 1) / (last - first)) * 1000 };
+    return { prefill: (nPromptTokens / first) * 1000, decode: ((MAX_TOKENS - 1) / (last - first)) * 1000 };
 }
 
 /// Brings the peers, the ONNX models, pagelm and its page.
@@ -154,6 +175,7 @@ function versions() {
     return {
         pagelm: execFileSync("git", ["describe", "--always", "--dirty"], { cwd: ROOT, encoding: "utf8" }).trim(),
         "node-llama-cpp": of("node-llama-cpp"),
+        wllama: of("@wllama/wllama"),
         "transformers.js": of("@huggingface/transformers"),
         "onnxruntime-web": of("onnxruntime-web"),
         chromium: execFileSync(CHROMIUM, ["--version"], { encoding: "utf8" }).trim(),
@@ -164,14 +186,15 @@ function versions() {
 function summarize(peers, measured) {
     const rows = peers.map(({ name, where, isPeer }) => {
         const { runs, error } = measured.get(name);
-        const of = (key) => runs.length ? Number(median(runs.map((run) => run[key])).toFixed(3)) : null;
-        return { name, where, is_peer: Boolean(isPeer), adapter: runs[0]?.adapter ?? null, prefill: of("prefill"), decode: of("decode"), runs, error };
+        const of = (key) => runs[0]?.[key] ? Number(median(runs.map((run) => run[key])).toFixed(3)) : null;
+        const [prefill, decode, crowd] = ["prefill", "decode", "crowd"].map(of);
+        return { name, where, is_peer: Boolean(isPeer), adapter: runs[0]?.adapter ?? null, prefill, decode, crowd, runs, error };
     });
     for (const row of rows.filter((row) => row.is_peer && row.runs.length)) {
-        for (const key of ["prefill", "decode"]) {
+        for (const key of ["prefill", "decode", "crowd"]) {
             for (const precision of ["exact", "fast"]) {
                 const ours = rows.find((other) => other.where === row.where && other.name.startsWith("pagelm") && other.name.endsWith(precision));
-                if (ours?.[key]) row[`${key}_ratio_${precision}`] = Number((ours[key] / row[key]).toFixed(1));
+                if (ours?.[key] && row[key]) row[`${key}_ratio_${precision}`] = Number((ours[key] / row[key]).toFixed(1));
             }
         }
     }
@@ -183,14 +206,14 @@ function table({ date, processor, versions, prompt_tokens, max_tokens, n_rounds,
     const ratio = (row, key) => row.is_peer ? [`${cell(row[`${key}_ratio_exact`], 1)}`, `${cell(row[`${key}_ratio_fast`], 1)}`].join(" / ") : "";
     const lines = rows.map((row) => {
         const adapter = row.adapter ?? row.error ?? "";
-        return `| ${row.name} | ${adapter} | ${cell(row.decode, 2)} | ${ratio(row, "decode")} | ${cell(row.prefill, 2)} | ${ratio(row, "prefill")} |`;
+        return `| ${row.name} | ${adapter} | ${cell(row.decode, 2)} | ${ratio(row, "decode")} | ${cell(row.prefill, 2)} | ${ratio(row, "prefill")} | ${cell(row.crowd, 1)} | ${row.crowd ? ratio(row, "crowd") : ""} |`;
     });
     return [
         `SmolLM2-135M-Instruct Q4_1 (the same blocks as ONNX), one sequence, a prompt of ${prompt_tokens} tokens, ${max_tokens - 1} tokens decoded, tokens a second; medians of ${n_rounds} rounds, ${date}, ${processor};`,
-        `pagelm ${versions.pagelm}, node-llama-cpp ${versions["node-llama-cpp"]}, transformers.js ${versions["transformers.js"]} (onnxruntime-web ${versions["onnxruntime-web"]}), ${versions.chromium}. × is pagelm, exact / fast, over the peer.`,
+        `pagelm ${versions.pagelm}, node-llama-cpp ${versions["node-llama-cpp"]}, transformers.js ${versions["transformers.js"]} (onnxruntime-web ${versions["onnxruntime-web"]}), wllama ${versions.wllama}, ${versions.chromium}. × is pagelm, exact / fast, over the peer.`,
         "",
-        "| | adapter | decode | × | prefill | × |",
-        "| --- | --- | --- | --- | --- | --- |",
+        `| | adapter | decode | × | prefill | × | decode, ${CROWD} sequences | × |`,
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
         ...lines,
         "",
     ].join("\n");

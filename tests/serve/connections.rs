@@ -1,15 +1,15 @@
 //! Who is served: greetings, other builds, nonsense, and tabs that go or freeze.
 
 use pagelm::host::serve::Letter;
-use pagelm::protocol::{BUILD, Event, FinishReason, IfFull, LoadOptions, Prompt, Request, VERSION, encode};
+use pagelm::protocol::{BUILD, Event, FinishReason, IfFull, Prompt, Request, VERSION, encode};
 
-use crate::world::{World, greedy};
+use crate::world::{World, greedy, on_gpu};
 
 #[test]
 fn a_tab_that_did_not_greet_is_asked_to_and_gets_nothing_else() {
     let mut world = World::new();
     world.send(1, &Request::Status { request: 1 });
-    world.load(1, "tiny", LoadOptions::default(), IfFull::Ask);
+    world.load(1, "tiny", on_gpu(), IfFull::Ask);
     world.turns(5);
     assert_eq!(world.events, [(1, Event::Unacquainted), (1, Event::Unacquainted)]);
     world.hello(1);
@@ -127,7 +127,7 @@ fn bad_numbers_and_models_are_refused_with_a_sentence() {
     world.hello(1);
     world.ask(1, 1, &["Once"], &greedy(3));
     assert_eq!(world.failed(1), (Some(1), "no model is loaded; load one first".into()));
-    world.load(1, "tiny", LoadOptions::default(), IfFull::Ask);
+    world.load(1, "tiny", on_gpu(), IfFull::Ask);
     world.ready(1);
     let prompts = vec![Prompt::Text("Once".into())];
     let options = greedy(3);

@@ -4,13 +4,13 @@ use pagelm::protocol::{
     DeviceChoice, DeviceKind, Event, Fault, GenerateOptions, IfFull, KvType, LoadOptions, Precision, Request,
 };
 
-use crate::world::{Output, World, greedy, sample_on_device};
+use crate::world::{Output, World, greedy, on_gpu, sample_on_device};
 
 const FAULTS: [Fault; 2] = [Fault::DestroyDevice, Fault::LoseDevice];
 
 /// Exact keys and values: what is computed again is the same but for its last bits.
 fn exact() -> LoadOptions {
-    LoadOptions { kv: KvType::F32, precision: Precision::Exact, ..LoadOptions::default() }
+    LoadOptions { kv: KvType::F32, precision: Precision::Exact, ..on_gpu() }
 }
 
 fn sampled(max_tokens: u32) -> GenerateOptions {
@@ -233,4 +233,15 @@ fn another_model_on_the_processor_is_told_of_its_kind() {
     assert_eq!((info.device_backend.as_str(), info.device_note), ("cpu", None));
     world.ask(1, 1, &["Once"], &greedy(5));
     assert_eq!(world.finish(1, 1)[0].ids.len(), 5);
+}
+
+#[test]
+fn where_nothing_is_asked_for_the_processor_is_taken_before_its_imitation() {
+    let mut world = World::new();
+    world.hello(1);
+    world.load(1, "tiny", LoadOptions::default(), IfFull::Ask);
+    let info = world.ready(1);
+    let is_software = pollster::block_on(pagelm::gpu::adapters()).iter().all(|adapter| adapter.is_software);
+    assert_eq!((info.device_kind == DeviceKind::Cpu, info.device_note.is_some()), (is_software, is_software));
+    assert_eq!(world.status(1).n_gpu_buffers > 0, !is_software, "nothing stays on a GPU that is not used");
 }

@@ -5,7 +5,7 @@ use pagelm::protocol::{
     AttachedFile, Event, FinishReason, IfFull, LoadOptions, ModelSource, Request, encode,
 };
 
-use crate::world::{World, context, greedy};
+use crate::world::{World, context, greedy, on_gpu};
 
 #[test]
 fn tabs_that_want_the_same_share_one_load_and_its_buffers() {
@@ -13,7 +13,7 @@ fn tabs_that_want_the_same_share_one_load_and_its_buffers() {
     world.desk.gate.set(false);
     for connection in 1..=4 {
         world.hello(connection);
-        world.load(connection, "tiny", LoadOptions::default(), IfFull::Ask);
+        world.load(connection, "tiny", on_gpu(), IfFull::Ask);
     }
     world.turns(10);
     world.desk.gate.set(true);
@@ -42,7 +42,7 @@ fn tabs_that_want_the_same_share_one_load_and_its_buffers() {
 fn a_tab_that_comes_during_a_load_gets_its_model() {
     let mut world = World::new();
     world.hello(1);
-    world.load(1, "tiny", LoadOptions::default(), IfFull::Ask);
+    world.load(1, "tiny", on_gpu(), IfFull::Ask);
     world.desk.gate.set(false);
     world.turns(5);
     world.hello(2);
@@ -60,9 +60,9 @@ fn a_tab_that_came_before_any_load_gets_the_first_model() {
     let mut world = World::new();
     world.hello(1);
     world.hello(2);
-    world.load(2, "tiny", LoadOptions::default(), IfFull::Ask);
+    world.load(2, "tiny", on_gpu(), IfFull::Ask);
     assert_eq!(world.ready(1).id, 1, "it asked for none, and has none");
-    world.load(2, "other", LoadOptions::default(), IfFull::Ask);
+    world.load(2, "other", on_gpu(), IfFull::Ask);
     world.until("the other model", |world| {
         world.heard(2).any(|event| matches!(event, Event::Ready { model, .. } if model.id == 2))
     });
@@ -75,10 +75,10 @@ fn a_load_that_nobody_wants_any_more_is_given_up() {
     let mut world = World::new();
     world.hello(1);
     world.hello(2);
-    world.load(1, "tiny", LoadOptions::default(), IfFull::Ask);
+    world.load(1, "tiny", on_gpu(), IfFull::Ask);
     world.desk.gate.set(false);
     world.turns(5);
-    world.load(1, "other", LoadOptions::default(), IfFull::Ask);
+    world.load(1, "other", on_gpu(), IfFull::Ask);
     world.turns(5);
     world.desk.gate.set(true);
     world.ready(1);
@@ -90,7 +90,7 @@ fn answers_and_greetings_go_on_during_a_load() {
     let mut world = World::with_tabs([1, 2]);
     world.ask(1, 1, &["Once"], &greedy(30));
     world.desk.gate.set(false);
-    world.load(2, "other", LoadOptions::default(), IfFull::Ask);
+    world.load(2, "other", on_gpu(), IfFull::Ask);
     assert_eq!(world.finish(1, 1)[0].ids.len(), 30);
     world.hello(3);
     assert_eq!(world.ready(3).id, 1);
@@ -128,7 +128,7 @@ fn bad_files_disturb_no_answer() {
     let mut world = World::with_tabs([1]);
     world.ask(1, 1, &["Once"], &greedy(6));
     for (name, words) in [("photo", "photo"), ("nothing", "there is no file")] {
-        world.load(1, name, LoadOptions::default(), IfFull::Replace);
+        world.load(1, name, on_gpu(), IfFull::Replace);
         let (error, unloaded) = world.hear(1, "LoadFailed", |event| match event {
             Event::LoadFailed { error, unloaded } => Some((error.clone(), *unloaded)),
             _ => None,
@@ -150,7 +150,7 @@ fn full() -> World {
 fn without_room_the_asker_is_told_who_has_it_and_nothing_changes() {
     let mut world = full();
     world.ask(1, 1, &["Once"], &greedy(40));
-    world.load(2, "other", LoadOptions::default(), IfFull::Ask);
+    world.load(2, "other", on_gpu(), IfFull::Ask);
     let models = world.hear(2, "InUse", |event| match event {
         Event::InUse { models } => Some(models.clone()),
         _ => None,
@@ -165,7 +165,7 @@ fn without_room_the_asker_is_told_who_has_it_and_nothing_changes() {
 #[test]
 fn who_waits_gets_room_once_the_others_go() {
     let mut world = full();
-    world.load(2, "other", LoadOptions::default(), IfFull::Wait);
+    world.load(2, "other", on_gpu(), IfFull::Wait);
     let stage = world.hear(2, "that it waits", |event| match event {
         Event::Loading { stage, .. } if stage.contains("room") => Some(stage.clone()),
         _ => None,
@@ -183,20 +183,20 @@ fn who_waits_gets_room_once_the_others_go() {
 #[test]
 fn who_asks_for_what_another_waits_for_is_asked_too() {
     let mut world = full();
-    world.load(2, "other", LoadOptions::default(), IfFull::Wait);
+    world.load(2, "other", on_gpu(), IfFull::Wait);
     world.hear(2, "that it waits", |event| match event {
         Event::Loading { stage, .. } if stage.contains("room") => Some(()),
         _ => None,
     });
     world.hello(3);
     world.ready(3);
-    world.load(3, "other", LoadOptions::default(), IfFull::Ask);
+    world.load(3, "other", on_gpu(), IfFull::Ask);
     let n_models = world.hear(3, "InUse", |event| match event {
         Event::InUse { models } => Some(models.len()),
         _ => None,
     });
     assert_eq!(n_models, 1);
-    world.load(3, "other", LoadOptions::default(), IfFull::Replace);
+    world.load(3, "other", on_gpu(), IfFull::Replace);
     assert_eq!(world.ready(3).id, 2);
     let waited = world.heard(2).any(|event| matches!(event, Event::Ready { model, .. } if model.id == 2));
     assert!(waited, "who waited for it has it too");
@@ -207,7 +207,7 @@ fn who_replaces_ends_the_answers_of_others_and_they_are_told() {
     let mut world = full();
     world.ask(1, 1, &["Once"], &greedy(100));
     world.until("tokens", |world| !world.outputs(1, 1).is_empty());
-    world.load(2, "other", LoadOptions::default(), IfFull::Replace);
+    world.load(2, "other", on_gpu(), IfFull::Replace);
     let reason = world.hear(1, "Unloaded", |event| match event {
         Event::Unloaded { reason } => Some(reason.clone()),
         _ => None,
@@ -226,7 +226,7 @@ fn who_replaces_ends_the_answers_of_others_and_they_are_told() {
 fn a_model_of_ones_own_makes_room_without_a_word() {
     let mut world = World::with_tabs([1]);
     world.desk.budget_bytes.set(Some(1));
-    world.load(1, "other", LoadOptions::default(), IfFull::Ask);
+    world.load(1, "other", on_gpu(), IfFull::Ask);
     assert_eq!(world.ready(1).id, 2);
     assert_eq!(world.status(1).n_models, 1);
     assert!(!world.heard(1).any(|event| matches!(event, Event::Unloaded { .. } | Event::InUse { .. })));
@@ -264,7 +264,7 @@ fn the_gpu_is_waited_for_while_another_engine_has_it() {
     let mut world = World::new();
     world.desk.is_owned.set(false);
     world.hello(1);
-    world.load(1, "tiny", LoadOptions::default(), IfFull::Ask);
+    world.load(1, "tiny", on_gpu(), IfFull::Ask);
     let stage = |world: &mut World, words: &'static str| {
         world.hear(1, words, |event| match event {
             Event::Loading { stage, .. } if stage.contains(words) => Some(()),

@@ -7,7 +7,7 @@ use pagelm::protocol::{
 };
 
 use crate::random::Random;
-use crate::world::{World, greedy, sample_on_device};
+use crate::world::{World, greedy, on_gpu, sample_on_device};
 
 fn text(random: &mut Random) -> String {
     ["Once", "", "photo", "nothing", "\u{0}<|x|>\u{FEFF}", "The capital"][random.below(6)].into()
@@ -52,10 +52,7 @@ fn request(random: &mut Random, loads: &[&str]) -> Request {
         }
         1 => Request::Load {
             source: ModelSource::Url { url: loads[random.below(loads.len())].into() },
-            options: LoadOptions {
-                context: [None, Some(0), Some(64)][random.below(3)],
-                ..LoadOptions::default()
-            },
+            options: LoadOptions { context: [None, Some(0), Some(64)][random.below(3)], ..on_gpu() },
             if_full: [IfFull::Ask, IfFull::Wait, IfFull::Replace][random.below(3)],
         },
         2 => Request::Tokenize { request: number, model, prompt: prompt(random) },
@@ -118,7 +115,7 @@ fn storm(seed: u64, n_letters: usize, loads: &[&str]) {
         world = World::new();
     }
     world.hello(99);
-    world.load(99, "tiny", LoadOptions::default(), IfFull::Replace);
+    world.load(99, "tiny", on_gpu(), IfFull::Replace);
     world.ready(99);
     world.ask(99, 1, &["Once"], &greedy(3));
     assert_eq!(world.finish(99, 1)[0].ids.len(), 3);

@@ -17,8 +17,8 @@ use pagelm::host::check::Records;
 use pagelm::host::serve::{Letter, Place, serve};
 use pagelm::host::{ConnectionId, Surroundings};
 use pagelm::protocol::{
-    self, BUILD, Event, FinishReason, GenerateOptions, IfFull, LoadOptions, ModelInfo, ModelSource, Prompt,
-    Request, RequestId, Status, TokenLogprob, Usage, VERSION,
+    self, BUILD, DeviceChoice, Event, FinishReason, GenerateOptions, IfFull, LoadOptions, ModelInfo,
+    ModelSource, Prompt, Request, RequestId, Status, TokenLogprob, Usage, VERSION,
 };
 use pagelm::store::{Source, StoreError};
 
@@ -258,7 +258,7 @@ impl World {
         let mut world = Self::new();
         for connection in connections {
             world.hello(connection);
-            world.load(connection, "tiny", LoadOptions::default(), IfFull::Ask);
+            world.load(connection, "tiny", on_gpu(), IfFull::Ask);
             world.ready(connection);
         }
         world
@@ -445,7 +445,12 @@ pub fn greedy(max_tokens: u32) -> GenerateOptions {
     GenerateOptions { temperature: 0.0, ignore_eos: true, max_tokens, ..GenerateOptions::default() }
 }
 
+/// As it stands, on a GPU, also one that the processor imitates.
+pub fn on_gpu() -> LoadOptions {
+    LoadOptions { device: DeviceChoice::Gpu, ..LoadOptions::default() }
+}
+
 /// The model with so long a context: another model.
 pub fn context(context: u32) -> LoadOptions {
-    LoadOptions { context: Some(context), ..LoadOptions::default() }
+    LoadOptions { context: Some(context), ..on_gpu() }
 }

@@ -104,7 +104,7 @@ impl Probe {
             return Ok(worst);
         }
         // Where the processor imitates a GPU, it takes longer to compile the others than to load most models.
-        while model.lacks_pipelines() && !is_software {
+        while model.n_pipelines_left() > 0 && !is_software {
             model.make_pipeline().await;
         }
         let mut first = 0;

@@ -60,7 +60,7 @@ const OPTIONS: [OptionSpec; 51] = [
         Group::Model,
         "device",
         "auto|gpu|cpu",
-        "what computes (default auto: the GPU, also an imitated one, or else the processor)",
+        "what computes (default auto: the GPU, or the processor where there is none or only an imitated one)",
     ),
     option(
         Group::Model,

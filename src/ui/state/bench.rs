@@ -93,11 +93,6 @@ impl Benchmark {
     pub(crate) fn is_running(&self) -> bool {
         self.running.is_some()
     }
-
-    /// How far it is, while it runs.
-    pub(crate) fn progress(&self) -> Option<crate::bench::Progress> {
-        self.running.as_ref()?.bench.progress()
-    }
 }
 
 impl State {
@@ -181,10 +176,33 @@ impl State {
     /// What is to be sent for it at `now_ms`.
     pub(crate) fn bench_due(&mut self, now_ms: f64, mut new_id: impl FnMut() -> RequestId) -> Vec<Request> {
         let mut due = std::mem::take(&mut self.benchmark.cancels);
+        if self.n_kernels_awaited() > 0 {
+            return due;
+        }
         if let Some(running) = &mut self.benchmark.running {
             due.extend(running.bench.due(now_ms, &mut new_id));
         }
         due
+    }
+
+    /// GPU kernels that are still to be compiled before the first measurement: it would be one of their compiler too.
+    fn n_kernels_awaited(&self) -> u32 {
+        match (&self.benchmark.running, &self.live) {
+            (Some(running), Some(live)) if !running.bench.has_begun() => live.n_pipelines_left,
+            _ => 0,
+        }
+    }
+
+    /// How far it is, as a person reads it, while it runs.
+    pub(crate) fn bench_progress(&self) -> Option<crate::bench::Progress> {
+        let progress = self.benchmark.running.as_ref()?.bench.progress()?;
+        match self.n_kernels_awaited() {
+            0 => Some(progress),
+            n => Some(crate::bench::Progress {
+                what: format!("compiling the GPU's kernels: {n} left"),
+                ..progress
+            }),
+        }
     }
 
     /// Whether [`Self::bench_due`] may have something.

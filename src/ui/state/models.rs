@@ -4,6 +4,7 @@
 use super::{Engine, Part, State};
 use crate::{
     protocol::{GenerateOptions, IfFull, LoadOptions, ModelInfo, ModelSource, ModelUse, Request},
+    store::library::StoredModel,
     ui::{
         catalogue::{Offer, default_options},
         progress::Progress,
@@ -76,6 +77,12 @@ impl State {
             self.preferences.use_model(&first.name, first.options.clone());
             self.touch(Part::Preferences);
         }
+        self.touch(Part::Models);
+    }
+
+    /// What this browser keeps of models, and what it has room for.
+    pub(crate) fn keeps(&mut self, stored: Vec<StoredModel>, free_bytes: Option<u64>) {
+        (self.stored, self.free_bytes) = (stored, free_bytes);
         self.touch(Part::Models);
     }
 

@@ -9,3 +9,4 @@ pub mod webdriver;
 pub use browser::{Gpu, Hosting, in_page, in_tabs};
 pub use lines::Lines;
 pub use page::Page;
+pub use server::Mood;

@@ -133,6 +133,18 @@ impl Page {
         self.wait_for_model()
     }
 
+    /// Sets one of the settings with which the next model is loaded, by the id of its box.
+    pub fn choose_setting(&self, id: &str, value: &str) -> Result<(), String> {
+        let script = "const box = document.getElementById(arguments[0]);
+            box.value = arguments[1];
+            box.dispatchEvent(new Event('change', { bubbles: true }));
+            return box.value === arguments[1]";
+        if self.session().run(script, json!([id, value]))? != json!(true) {
+            return Err(format!("the page has no {id} {value}"));
+        }
+        Ok(())
+    }
+
     /// Presses the default model's button in the picker.
     pub fn start_loading(&self) -> Result<(), String> {
         for alert in self.session().find("[role=alert] button")? {

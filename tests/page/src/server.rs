@@ -22,6 +22,21 @@ struct Noted {
     sent: BTreeMap<String, u64>,
     /// Browsers may keep models.
     keeps_models: bool,
+    mood: Mood,
+}
+
+/// How the server treats models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mood {
+    /// As it should.
+    #[default]
+    Fair,
+    /// It breaks every connection off once so many bytes of models were sent in all.
+    BreaksOff(u64),
+    /// It sends whole files, whatever part is asked for.
+    IgnoresRanges,
+    /// It says that files are longer than they are.
+    Lies,
 }
 
 /// Where the tiny models are, below the page.
@@ -69,6 +84,11 @@ impl Server {
         lock(&self.noted).keeps_models = true;
     }
 
+    /// Treats models otherwise from now on.
+    pub fn set_mood(&self, mood: Mood) {
+        lock(&self.noted).mood = mood;
+    }
+
     /// The same page under another origin.
     pub fn url_of_another_origin(&self) -> String {
         format!("http://localhost:{}{}", self.address.port(), self.base)
@@ -93,8 +113,17 @@ fn answer_all(stream: TcpStream, folder: &Path, base: &str, noted: &Mutex<Noted>
         }
         match file {
             Some(file) => {
-                let keep = lock(noted).keeps_models && file.extension().is_some_and(|name| name == "gguf");
-                let n_bytes = send_file(&stream, &file, &asked, keep)?;
+                let is_model = file.extension().is_some_and(|name| name == "gguf");
+                let (keep, mood) = {
+                    let noted = lock(noted);
+                    (is_model && noted.keeps_models, if is_model { noted.mood } else { Mood::Fair })
+                };
+                if let Mood::BreaksOff(most) = mood
+                    && lock(noted).sent.get(&asked.path).is_some_and(|n_bytes| *n_bytes >= most)
+                {
+                    return Ok(());
+                }
+                let n_bytes = send_file(&stream, &file, &asked, keep, mood)?;
                 *lock(noted).sent.entry(asked.path).or_default() += n_bytes;
             }
             None => write!(&stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")?,
@@ -144,9 +173,16 @@ fn locate(path: &str, folder: &Path, base: &str) -> Option<PathBuf> {
 }
 
 /// Sends what was asked for of a file, and tells how many bytes that were.
-fn send_file(mut stream: &TcpStream, path: &Path, asked: &Asked, keep: bool) -> std::io::Result<u64> {
+fn send_file(
+    mut stream: &TcpStream,
+    path: &Path,
+    asked: &Asked,
+    keep: bool,
+    mood: Mood,
+) -> std::io::Result<u64> {
     let mut file = std::fs::File::open(path)?;
     let n_bytes = file.metadata()?.len();
+    let told_bytes = if mood == Mood::Lies { n_bytes + 1_000_000 } else { n_bytes };
     let caching = if keep {
         // Parts of a file are kept by browsers only with a name of its version.
         let changed = file.metadata()?.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -154,10 +190,11 @@ fn send_file(mut stream: &TcpStream, path: &Path, asked: &Asked, keep: bool) -> 
     } else {
         "no-cache".into()
     };
-    let range = asked.range.as_deref().and_then(|range| parse_range(range, n_bytes));
+    let range = asked.range.as_deref().filter(|_| mood != Mood::IgnoresRanges);
+    let range = range.and_then(|range| parse_range(range, n_bytes));
     let (start, end) = range.unwrap_or((0, n_bytes));
     let status = match range {
-        Some(_) => format!("206 Partial Content\r\nContent-Range: bytes {start}-{}/{n_bytes}", end - 1),
+        Some(_) => format!("206 Partial Content\r\nContent-Range: bytes {start}-{}/{told_bytes}", end - 1),
         None => "200 OK".into(),
     };
     write!(

@@ -42,6 +42,24 @@ fn answer_all(state: &mut State, now_ms: &mut f64) -> usize {
 }
 
 #[test]
+fn a_benchmark_awaits_the_kernels() {
+    let mut state = ready();
+    let left = |n_pipelines_left| Event::Status {
+        request: None,
+        status: Status { n_pipelines_left, ..Status::default() },
+    };
+    state.apply(left(2), 1.0);
+    choose(&mut state, ["3", "2", "1", "1"], false);
+    state.start_bench("2026-11-30".to_owned(), 7);
+    assert_eq!(answer_all(&mut state, &mut 5.0), 0, "it would measure the compiler too");
+    assert_eq!(state.bench_progress().unwrap().what, "compiling the GPU's kernels: 2 left");
+    state.take_changed();
+    state.apply(left(0), 6.0);
+    assert!(state.take_changed().contains(&Part::Benchmark));
+    assert_ne!(answer_all(&mut state, &mut 7.0), 0);
+}
+
+#[test]
 fn a_benchmark_ends_in_a_report() {
     let mut state = ready();
     choose(&mut state, ["3", "2", "1,2", "1"], true);

@@ -1,7 +1,5 @@
-//! Measures the built page's engine in Chromium, with the page's own benchmark: `bench [--prompt-tokens P,P…] [--max-tokens
-//! N,N…] [--sequences S,S…] [--runs R] [--precision auto|exact|fast] [--device auto|gpu|cpu]
-//! [--no-cache] [--out FILE]`, as `pagelm bench` takes
-//! them. The JSON goes to stdout, or to a file.
+//! Measures the built page's engine in Chromium, with the page's own benchmark and the options of `pagelm bench`. The JSON
+//! goes to stdout, or to a file.
 
 use page_tests::{Gpu, Page, in_page};
 use serde_json::json;
@@ -17,16 +15,30 @@ const OPTIONS: [(&str, &str, &str); 4] = [
     ("--runs", "bench-runs", "3"),
 ];
 
-fn main() {
-    let Asked { texts, choices, without_cache, out } =
-        parse(std::env::args().skip(1)).unwrap_or_else(|sentence| panic!("{sentence}"));
+const USAGE: &str =
+    "usage: cargo xtask bench [--prompt-tokens P,P…] [--max-tokens N,N…] [--sequences S,S…] [--runs R]
+    [--precision auto|exact|fast] [--device auto|gpu|cpu] [--no-cache] [--out FILE]";
+
+fn main() -> std::process::ExitCode {
+    let asked = match parse(std::env::args().skip(1)) {
+        Ok(asked) => asked,
+        Err(sentence) => {
+            eprintln!("{sentence}\n{USAGE}");
+            return std::process::ExitCode::from(2);
+        }
+    };
+    measure(&asked);
+    std::process::ExitCode::SUCCESS
+}
+
+fn measure(Asked { texts, choices, without_cache, out }: &Asked) {
     in_page("bench", Gpu::Software, |page| {
-        for (id, value) in &choices {
-            choose_setting(page, id, value)?;
+        for (id, value) in choices {
+            page.choose_setting(id, value)?;
         }
         page.load_default_model()?;
         page.press("Benchmark")?;
-        choose(page, &texts, without_cache)?;
+        choose(page, texts, *without_cache)?;
         page.press("Start the benchmark")?;
         page.wait_for_button("Start the benchmark", LIMIT)?;
         if let Some(alert) = page.alerts()?.first() {
@@ -36,7 +48,7 @@ fn main() {
             return link && decodeURIComponent(link.href.slice(link.href.indexOf(',') + 1))";
         let text = page.session().run(script, json!([]))?;
         let text = text.as_str().ok_or("the page exports nothing")?;
-        match &out {
+        match out {
             None => print!("{text}"),
             Some(path) => {
                 std::fs::write(path, text).map_err(|error| format!("cannot write {path}: {error}"))?;
@@ -71,12 +83,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Asked, String> {
             None if name == "--precision" => asked.choices.push(("precision", value)),
             None if name == "--device" => asked.choices.push(("device", value)),
             None if name == "--out" => asked.out = Some(value),
-            None => {
-                let names = names.join(", ");
-                return Err(format!(
-                    "there is no option {name}; there are {names}, --precision, --device, --no-cache and --out"
-                ));
-            }
+            None => return Err(format!("there is no option {name}")),
         }
     }
     Ok(asked)
@@ -93,16 +100,4 @@ fn choose(page: &Page, texts: &[String], without_cache: bool) -> Result<(), Stri
         if (cache.checked != withoutCache) cache.click();";
     let ids = OPTIONS.map(|(_, id, _)| id);
     page.session().run(script, json!([ids, texts, without_cache])).map(drop)
-}
-
-/// In the settings, before the model is loaded with it.
-fn choose_setting(page: &Page, id: &str, value: &str) -> Result<(), String> {
-    let script = "const box = document.getElementById(arguments[0]);
-        box.value = arguments[1];
-        box.dispatchEvent(new Event('change', { bubbles: true }));
-        return box.value === arguments[1]";
-    if page.session().run(script, json!([id, value]))? != json!(true) {
-        return Err(format!("the page has no {id} {value}"));
-    }
-    Ok(())
 }

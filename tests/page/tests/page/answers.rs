@@ -2,8 +2,8 @@
 
 use page_tests::{Hosting, Page};
 use pagelm::protocol::{
-    Event, GenerateOptions, IfFull, KvType, LoadOptions, ModelSource, Precision, Prompt, Request, Status,
-    TokenLogprob,
+    DeviceChoice, Event, GenerateOptions, IfFull, KvType, LoadOptions, ModelSource, Precision, Prompt,
+    Request, Status, TokenLogprob,
 };
 use serde_json::json;
 use std::time::Duration;
@@ -29,7 +29,8 @@ pub(crate) fn load(page: &Page) -> Result<(), String> {
 
 pub(crate) fn load_request() -> Request {
     // Single precision: what is computed again differs least.
-    let options = LoadOptions { kv: KvType::F32, precision: Precision::Exact, ..LoadOptions::default() };
+    let (kv, precision, device) = (KvType::F32, Precision::Exact, DeviceChoice::Gpu);
+    let options = LoadOptions { kv, precision, device, ..LoadOptions::default() };
     let source = ModelSource::Url { url: format!("{FILES}model.safetensors") };
     Request::Load { source, options, if_full: IfFull::Ask }
 }

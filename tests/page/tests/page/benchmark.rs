@@ -12,6 +12,7 @@ const RUN: Duration = Duration::from_secs(240);
 #[test]
 fn a_small_benchmark_is_measured_and_kept() {
     in_page("benchmark", Gpu::Software, |page| {
+        page.choose_setting("device", "gpu")?;
         page.choose_folder(&fixture("llama-tiny"))?;
         page.wait_for_button("Model: llama-tiny", LOAD)?;
         page.press("Benchmark")?;

@@ -2,8 +2,8 @@
 
 use page_tests::{Gpu, Page, in_page};
 use pagelm::protocol::{
-    Event, GenerateOptions, IfFull, LoadOptions, Message, ModelSource, Precision, Prompt, Request,
-    TokenLogprob,
+    DeviceChoice, Event, GenerateOptions, IfFull, LoadOptions, Message, ModelSource, Precision, Prompt,
+    Request, TokenLogprob,
 };
 use serde_json::Value;
 use std::time::Duration;
@@ -38,6 +38,7 @@ fn the_default_model_agrees_with_its_reference() {
 #[test]
 fn the_engine_keeps_the_weights_out_of_its_memory() {
     in_page("memory", Gpu::Software, |page| {
+        page.choose_setting("device", "gpu")?;
         page.load_default_model()?;
         let n_bytes =
             page.engine_status()?.memory_bytes.ok_or("the engine did not say how much memory it has")?;
@@ -50,7 +51,8 @@ fn the_engine_keeps_the_weights_out_of_its_memory() {
 
 /// What the reference computes is f32 throughout; alone, a software device would choose 8-bit activations.
 fn load_exact(page: &Page) -> Result<(), String> {
-    let options = LoadOptions { precision: Precision::Exact, ..LoadOptions::default() };
+    let (precision, device) = (Precision::Exact, DeviceChoice::Gpu);
+    let options = LoadOptions { precision, device, ..LoadOptions::default() };
     let source = ModelSource::Url { url: "models/SmolLM2-135M-Instruct.Q4_1.gguf".into() };
     let answers = page.request(&[Request::Load { source, options, if_full: IfFull::Ask }], BATCH)?;
     match answers[0].last() {

@@ -11,6 +11,7 @@ mod files;
 mod folders;
 mod foreign;
 mod layout;
+mod library;
 mod losses;
 mod soak;
 mod tabs;

@@ -1,0 +1,250 @@
+//! A model file that is kept: what lies on the shelf is read there, and what does not is fetched and laid there, part by
+//! part. So a download that breaks off goes on where it was, and the next load asks no server.
+//!
+//! Invariant: what is read is what was fetched: a part whose hash is another than when it was laid down is fetched again,
+//! alone. A shelf that refuses costs the keeping, never the reading.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::manifest::{Hash, Manifest};
+use super::{Source, StoreError, check_range};
+
+/// Pauses (ms) before a part is asked for again that could not be had.
+const PAUSES_MS: [f64; 4] = [500.0, 1000.0, 2000.0, 4000.0];
+
+/// Where one file's parts lie. Its futures need not be `Send`. Errors are sentences.
+pub trait Shelf {
+    /// The manifest, if there is one.
+    fn manifest(&self) -> impl Future<Output = Option<String>>;
+
+    /// Lays a manifest down in the place of the one before.
+    fn keep_manifest(&self, text: &str) -> impl Future<Output = Result<(), String>>;
+
+    /// A part's bytes, if they can be read.
+    fn part(&self, part: usize) -> impl Future<Output = Option<Vec<u8>>>;
+
+    /// Lays a part down, whole or not at all.
+    fn keep_part(&self, part: usize, bytes: &[u8]) -> impl Future<Output = Result<(), String>>;
+
+    /// Takes all of it away.
+    fn clear(&self) -> impl Future<Output = ()>;
+
+    /// SHA-256.
+    fn hash(&self, bytes: &[u8]) -> impl Future<Output = Result<Hash, String>>;
+
+    /// Waits.
+    fn pause(&self, ms: f64) -> impl Future<Output = ()>;
+}
+
+/// Where a file is fetched from.
+pub trait Origin {
+    /// What it is read by.
+    type Source: Source;
+
+    /// What a person knows it by.
+    fn name(&self) -> &str;
+
+    /// Its whole address.
+    fn url(&self) -> &str;
+
+    /// Asks the server for it.
+    fn open(&self) -> impl Future<Output = Result<Self::Source, StoreError>>;
+
+    /// The server's name for the version of it that was opened, if it has one.
+    fn etag(source: &Self::Source) -> Option<&str>;
+}
+
+/// A file that is kept. A copy is the same file.
+pub struct Kept<O: Origin, S> {
+    file: Rc<File<O, S>>,
+}
+
+struct File<O: Origin, S> {
+    origin: O,
+    shelf: S,
+    len_bytes: u64,
+    state: RefCell<State<O::Source>>,
+}
+
+struct State<N> {
+    manifest: Manifest,
+    /// The server, once it was asked.
+    opened: Option<Rc<N>>,
+    /// The part that was read last.
+    last: Option<(usize, Rc<Vec<u8>>)>,
+    /// Why no more is laid down.
+    refusal: Option<String>,
+    fetched_bytes: u64,
+}
+
+impl<O: Origin, S> Clone for Kept<O, S> {
+    fn clone(&self) -> Self {
+        Self { file: Rc::clone(&self.file) }
+    }
+}
+
+impl<O: Origin, S: Shelf> Kept<O, S> {
+    /// Opens it. A server is asked only where parts are missing; one that has another version now makes them start over.
+    pub async fn open(origin: O, shelf: S) -> Result<Self, StoreError> {
+        let known = shelf.manifest().await.and_then(|text| Manifest::parse(&text));
+        let known = known.filter(|manifest| manifest.url == origin.url());
+        if let Some(manifest) = known.as_ref().filter(|manifest| manifest.is_complete()) {
+            return Ok(Self::new(origin, shelf, manifest.clone(), None, None));
+        }
+        let source = origin.open().await?;
+        let (len_bytes, etag) = (source.len_bytes(), O::etag(&source).map(str::to_owned));
+        let mut refusal = None;
+        let manifest = match known.filter(|manifest| manifest.is_of(len_bytes, etag.as_deref())) {
+            Some(manifest) => manifest,
+            None => {
+                shelf.clear().await;
+                let manifest = Manifest::new(origin.url().to_owned(), len_bytes, etag);
+                refusal = shelf.keep_manifest(&manifest.to_text()).await.err();
+                manifest
+            }
+        };
+        Ok(Self::new(origin, shelf, manifest, Some(source), refusal))
+    }
+
+    fn new(
+        origin: O,
+        shelf: S,
+        manifest: Manifest,
+        opened: Option<O::Source>,
+        refusal: Option<String>,
+    ) -> Self {
+        let len_bytes = manifest.len_bytes;
+        let state = State { manifest, opened: opened.map(Rc::new), last: None, refusal, fetched_bytes: 0 };
+        Self { file: Rc::new(File { origin, shelf, len_bytes, state: RefCell::new(state) }) }
+    }
+
+    /// Why it is not kept, if it is not.
+    pub fn refusal(&self) -> Option<String> {
+        self.file.state.borrow().refusal.clone()
+    }
+
+    /// Bytes that lie on the shelf.
+    pub fn kept_bytes(&self) -> u64 {
+        self.file.state.borrow().manifest.kept_bytes()
+    }
+
+    /// Bytes that were fetched since it was opened.
+    pub fn fetched_bytes(&self) -> u64 {
+        self.file.state.borrow().fetched_bytes
+    }
+}
+
+impl<O: Origin, S: Shelf> File<O, S> {
+    /// A part, from the shelf or else from the server.
+    async fn part(&self, part: usize) -> Result<Rc<Vec<u8>>, StoreError> {
+        let last = self.state.borrow().last.clone();
+        if let Some((_, bytes)) = last.filter(|(last, _)| *last == part) {
+            return Ok(bytes);
+        }
+        let hash = self.state.borrow().manifest.hash(part).copied();
+        let shelved = match hash {
+            Some(hash) => self.shelved(part, &hash).await,
+            None => None,
+        };
+        let bytes = match shelved {
+            Some(bytes) => bytes,
+            None => {
+                let bytes = self.fetch(part).await?;
+                self.keep(part, &bytes).await;
+                bytes
+            }
+        };
+        let bytes = Rc::new(bytes);
+        self.state.borrow_mut().last = Some((part, Rc::clone(&bytes)));
+        Ok(bytes)
+    }
+
+    /// What lies on the shelf, if it is what was laid there.
+    async fn shelved(&self, part: usize, hash: &Hash) -> Option<Vec<u8>> {
+        let bytes = self.shelf.part(part).await?;
+        let found = self.shelf.hash(&bytes).await.ok()?;
+        (found == *hash).then_some(bytes)
+    }
+
+    async fn fetch(&self, part: usize) -> Result<Vec<u8>, StoreError> {
+        let range = self.state.borrow().manifest.range(part);
+        let mut pauses_ms = PAUSES_MS.into_iter();
+        loop {
+            match self.fetch_range(&range).await {
+                Err(error) if error.is_transient() => match pauses_ms.next() {
+                    Some(ms) => self.shelf.pause(ms).await,
+                    None => return Err(error),
+                },
+                done => return done,
+            }
+        }
+    }
+
+    /// Bytes from the server, which is asked for the file first where that was not done yet.
+    async fn fetch_range(&self, range: &Range<u64>) -> Result<Vec<u8>, StoreError> {
+        let opened = self.state.borrow().opened.clone();
+        let source = match opened {
+            Some(source) => source,
+            None => Rc::new(self.origin.open().await?),
+        };
+        let is_same = self.state.borrow().manifest.is_of(source.len_bytes(), O::etag(&source));
+        if !is_same {
+            // Its parts would be of two versions; the next load starts over.
+            self.shelf.clear().await;
+            let problem = "the server has another version of it now".to_owned();
+            return Err(StoreError::Changed { name: self.origin.name().to_owned(), problem });
+        }
+        self.state.borrow_mut().opened = Some(Rc::clone(&source));
+        let bytes = source.read(range.start, (range.end - range.start) as usize).await?;
+        self.state.borrow_mut().fetched_bytes += bytes.len() as u64;
+        Ok(bytes)
+    }
+
+    /// Lays a part down, and then says so in the manifest. After a refusal no more is tried.
+    async fn keep(&self, part: usize, bytes: &[u8]) {
+        if self.state.borrow().refusal.is_some() {
+            return;
+        }
+        if let Err(refusal) = self.try_to_keep(part, bytes).await {
+            self.state.borrow_mut().refusal = Some(refusal);
+        }
+    }
+
+    async fn try_to_keep(&self, part: usize, bytes: &[u8]) -> Result<(), String> {
+        let hash = self.shelf.hash(bytes).await?;
+        self.shelf.keep_part(part, bytes).await?;
+        self.state.borrow_mut().manifest.set_hash(part, Some(hash));
+        let text = self.state.borrow().manifest.to_text();
+        self.shelf.keep_manifest(&text).await
+    }
+}
+
+impl<O: Origin, S: Shelf> Source for Kept<O, S> {
+    fn name(&self) -> &str {
+        self.file.origin.name()
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.file.len_bytes
+    }
+
+    async fn read(&self, offset_bytes: u64, len: usize) -> Result<Vec<u8>, StoreError> {
+        check_range(self, offset_bytes, len)?;
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        let wanted = offset_bytes..offset_bytes + len as u64;
+        let parts = self.file.state.borrow().manifest.parts_of(&wanted);
+        let mut bytes = Vec::with_capacity(len);
+        for part in parts {
+            let range = self.file.state.borrow().manifest.range(part);
+            let of_part = |place: u64| (place.clamp(range.start, range.end) - range.start) as usize;
+            let whole = self.file.part(part).await?;
+            bytes.extend_from_slice(&whole[of_part(wanted.start)..of_part(wanted.end)]);
+        }
+        Ok(bytes)
+    }
+}
