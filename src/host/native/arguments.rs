@@ -179,10 +179,6 @@ fn parse_options(command: Command, parser: &mut Parser) -> Result<Asked, CliErro
         set(&mut arguments, option, parser).map_err(|sentence| usage(Some(command), sentence))?;
     }
     check(&arguments, command)?;
-    if arguments.adapter_name.is_some() && arguments.load.device == DeviceChoice::Auto {
-        // Whoever names a GPU means it.
-        arguments.load.device = DeviceChoice::Gpu;
-    }
     Ok(Asked::Command(command, Box::new(arguments)))
 }
 

@@ -12,7 +12,7 @@ use super::{CliError, messages, output, surroundings};
 use crate::engine::AddError;
 use crate::host::load::{self, Described};
 use crate::host::{ConnectionId, Host, Surroundings, encode, options};
-use crate::protocol::{DeviceKind, Event, GenerateOptions, ModelInfo, Prompt, RequestId};
+use crate::protocol::{DeviceChoice, DeviceKind, Event, GenerateOptions, ModelInfo, Prompt, RequestId};
 use crate::store::native::{FileSource, model_files};
 use crate::text::StopStrings;
 
@@ -44,7 +44,12 @@ impl Opened {
     /// Opens the model that the command line names.
     pub(super) async fn open(arguments: &Arguments) -> Result<Self, CliError> {
         let started = Instant::now();
-        let described = load::describe(model_files(arguments.model())?, &arguments.load).await?;
+        let mut options = arguments.load.clone();
+        if arguments.adapter_name.is_some() && options.device == DeviceChoice::Auto {
+            // Whoever names a GPU means it.
+            options.device = DeviceChoice::Gpu;
+        }
+        let described = load::describe(model_files(arguments.model())?, &options).await?;
         Ok(Self { described, started })
     }
 
