@@ -110,7 +110,7 @@ pub async fn sha_256(bytes: &[u8]) -> Result<Hash, String> {
     let promise = digest("SHA-256", &Uint8Array::from(bytes)).map_err(|error| said(&error))?;
     let buffer = JsFuture::from(promise).await.map_err(|error| said(&error))?;
     let bytes = Uint8Array::new(&buffer).to_vec();
-    bytes.try_into().map_err(|_| "the browser's SHA-256 has another length".to_owned())
+    bytes.try_into().map_err(|_other| "the browser's SHA-256 has another length".to_owned())
 }
 
 /// What a promise comes to.
