@@ -29,8 +29,7 @@ pub const VERSION: u32 = 7;
 pub const BUILD: &str = env!("PAGELM_BUILD");
 
 /// Why a load failed that its tab gave up.
-pub const GIVEN_UP: &str =
-    "loading was stopped; what is here of a download is kept, and the next load goes on there";
+pub const GIVEN_UP: &str = "loading was stopped; what this browser kept of a download is not fetched again";
 
 /// A tab's name for one of its requests.
 pub type RequestId = u64;

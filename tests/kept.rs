@@ -71,7 +71,7 @@ impl Shelf for MemoryShelf {
 #[derive(Clone)]
 struct Server {
     bytes: Rc<RefCell<Vec<u8>>>,
-    etag: Rc<RefCell<Option<String>>>,
+    version: Rc<RefCell<Option<String>>>,
     /// Reads that it still answers.
     answers: Rc<Cell<usize>>,
     /// Reads that it breaks off before it answers one.
@@ -83,7 +83,7 @@ struct Server {
 struct Opened {
     server: Server,
     len_bytes: u64,
-    etag: Option<String>,
+    version: Option<String>,
 }
 
 impl Server {
@@ -91,7 +91,7 @@ impl Server {
         let bytes: Vec<u8> = (0..LEN as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         Self {
             bytes: Rc::new(RefCell::new(bytes)),
-            etag: Rc::new(RefCell::new(Some("a".into()))),
+            version: Rc::new(RefCell::new(Some("a".into()))),
             answers: Rc::new(Cell::new(usize::MAX)),
             slips: Rc::default(),
             n_opened: Rc::default(),
@@ -100,7 +100,17 @@ impl Server {
     }
 
     fn open(&self, shelf: &MemoryShelf) -> Kept<Self, MemoryShelf> {
-        block_on(Kept::open(self.clone(), shelf.clone())).unwrap()
+        self.try_open(shelf).unwrap()
+    }
+
+    /// As the library does it.
+    fn try_open(&self, shelf: &MemoryShelf) -> Result<Kept<Self, MemoryShelf>, StoreError> {
+        block_on(async {
+            match Kept::open_complete(self.clone(), shelf.clone()).await {
+                Some(kept) => Ok(kept),
+                None => Kept::open(self.clone(), shelf.clone(), Origin::open(self).await?).await,
+            }
+        })
     }
 
     fn n_reads(&self) -> usize {
@@ -122,11 +132,11 @@ impl Origin for Server {
     async fn open(&self) -> Result<Opened, StoreError> {
         self.n_opened.set(self.n_opened.get() + 1);
         let len_bytes = self.bytes.borrow().len() as u64;
-        Ok(Opened { server: self.clone(), len_bytes, etag: self.etag.borrow().clone() })
+        Ok(Opened { server: self.clone(), len_bytes, version: self.version.borrow().clone() })
     }
 
-    fn etag(source: &Opened) -> Option<&str> {
-        source.etag.as_deref()
+    fn version(source: &Opened) -> Option<&str> {
+        source.version.as_deref()
     }
 }
 
@@ -148,7 +158,7 @@ impl Source for Opened {
             server.slips.set(server.slips.get() - 1);
             return Err(StoreError::Interrupted { name, problem: "the connection broke off".into() });
         }
-        if *server.etag.borrow() != self.etag {
+        if *server.version.borrow() != self.version {
             return Err(StoreError::Changed { name, problem: "its ETag is another".into() });
         }
         server.answers.set(server.answers.get() - 1);
@@ -264,10 +274,10 @@ fn a_damaged_part_is_fetched_again_alone() {
 #[test]
 fn another_version_starts_over() {
     let changes: [fn(&Server); 2] = [
-        |server| drop(server.etag.replace(Some("b".into()))),
+        |server| drop(server.version.replace(Some("b".into()))),
         |server| {
             server.bytes.borrow_mut().push(0);
-            server.etag.replace(None);
+            server.version.replace(None);
         },
     ];
     for change in changes {
@@ -289,7 +299,7 @@ fn a_version_that_changes_meanwhile_is_told_and_mixed_with_none() {
     let (server, shelf) = (Server::new(), MemoryShelf::default());
     let kept = server.open(&shelf);
     block_on(kept.read(0, 10)).unwrap();
-    server.etag.replace(Some("b".into()));
+    server.version.replace(Some("b".into()));
     let error = block_on(kept.read(PART_BYTES, 10)).unwrap_err();
     assert!(matches!(error, StoreError::Changed { .. }), "{error}");
 
@@ -297,7 +307,7 @@ fn a_version_that_changes_meanwhile_is_told_and_mixed_with_none() {
     let (server, shelf) = (Server::new(), MemoryShelf::default());
     read_through(&server.open(&shelf), &server);
     shelf.parts.borrow_mut().remove(&1);
-    server.etag.replace(Some("b".into()));
+    server.version.replace(Some("b".into()));
     let kept = server.open(&shelf);
     let error = block_on(kept.read(0, LEN)).unwrap_err();
     assert!(matches!(error, StoreError::Changed { .. }), "{error}");
@@ -339,4 +349,28 @@ fn what_is_no_manifest_is_no_obstacle() {
         assert_eq!((kept.kept_bytes(), kept.refusal()), (LEN as u64, None));
     }
     assert_eq!(Manifest::parse(&good), Some(Manifest::new(URL.into(), LEN as u64, None)));
+}
+
+#[test]
+fn lengths_that_no_file_has_are_refused() {
+    for len in [0, (1 << 40) + 1, 1 << 50, (1 << 54) + 1, u64::MAX] {
+        let (server, shelf) = (Server::new(), MemoryShelf::default());
+        let source = Opened { server: server.clone(), len_bytes: len, version: None };
+        let error = block_on(Kept::open(server, shelf.clone(), source)).err().unwrap();
+        assert!(error.to_string().contains(&format!("{len} bytes, which no model has")), "{error}");
+        assert_eq!(*shelf.manifest.borrow(), None);
+    }
+    assert_eq!(Manifest::parse(&Manifest::new(URL.into(), 0, None).to_text()), None);
+}
+
+#[test]
+fn what_is_here_is_read_while_the_server_is_away() {
+    let (server, shelf) = (Server::new(), MemoryShelf::default());
+    server.answers.set(2);
+    assert!(block_on(server.open(&shelf).read(0, LEN)).is_err());
+    let (origin, shelf) = (server.clone(), shelf.clone());
+    let kept = block_on(Kept::open_away(origin, shelf)).unwrap();
+    assert_eq!(block_on(kept.read(77, 1000)).unwrap(), server.bytes.borrow()[77..1077]);
+    assert!(block_on(kept.read(2 * PART_BYTES, 1)).is_err());
+    assert!(block_on(Kept::open_away(server, MemoryShelf::default())).is_none());
 }

@@ -253,6 +253,11 @@ impl Client {
                 let attempt = self.next_attempt();
                 self.link.replace(None);
                 let client = Rc::clone(self);
+                // One that does not answer has no GPU to give.
+                self.after(OPEN_MS, attempt, |client| {
+                    client.way.set(Way::SharedWithoutGpu);
+                    client.connect(OPEN_MS);
+                });
                 spawn_local(async move {
                     let way = if shared::page_has_gpu().await { Way::Tabs } else { Way::SharedWithoutGpu };
                     if client.attempt.get() == attempt {

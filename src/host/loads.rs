@@ -238,7 +238,10 @@ async fn open<P: Place>(
         chosen = checked.map_err(|error| place.in_words(&error))?;
     }
     let is_small = described.check_size(&chosen.machine, processor.most_bytes());
-    is_small.map_err(|error| place.in_words(&error.into()))?;
+    is_small.map_err(|error| match &chosen.note {
+        Some(note) => format!("{note}; {}", place.in_words(&error.into())),
+        None => place.in_words(&error.into()),
+    })?;
     let needed_bytes = described.needed_bytes(&chosen.machine);
     let n_bytes = needed_bytes.map_err(|error| place.in_words(&LoadError::Gpu(error)))?;
     let needed = Room { n_bytes, is_on_gpu: chosen.machine.gpu().is_some() };

@@ -90,6 +90,11 @@ impl SharedProcessor {
         (self.surroundings.processor_bytes)()
     }
 
+    /// The time of day, in seconds since 1970.
+    pub(super) fn unix_secs(&self) -> i64 {
+        (self.surroundings.unix_secs)()
+    }
+
     /// It.
     pub(super) fn get(&self) -> Result<Rc<Processor>, CpuError> {
         if let Some(made) = self.made.get() {

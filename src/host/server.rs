@@ -374,7 +374,7 @@ impl<P: Place> Server<P> {
     }
 
     /// Pipelines of all models that are not made, the one that is being made included.
-    pub(super) fn n_pipelines_left(&self) -> usize {
+    fn n_pipelines_left(&self) -> usize {
         let models = self.models.slots.values().filter_map(|slot| slot.hosted.model.as_ref());
         models.map(Computer::n_pipelines_left).sum::<usize>() + usize::from(self.making.is_some())
     }

@@ -3,6 +3,7 @@
 //! Invariant: a tab is told at most four times a second, and nothing twice.
 
 use super::ConnectionId;
+use super::machine::Computer;
 use super::serve::Place;
 use super::server::Server;
 use crate::protocol::{Event, Status};
@@ -23,7 +24,6 @@ impl<P: Place> Server<P> {
             n_losses: self.n_losses,
             n_gpu_buffers: live.map_or(0, |live| live.n_buffers()),
             gpu_bytes: live.map_or(0, |live| live.n_bytes()),
-            n_pipelines_left: self.n_pipelines_left() as u32,
             memory_bytes: (self.surroundings.memory_bytes)(),
             ..Status::default()
         };
@@ -33,6 +33,7 @@ impl<P: Place> Server<P> {
             status.tokens_per_sec = self.rate.per_sec(now_ms);
             status.own_tokens_per_sec = tab.rate.per_sec(now_ms);
         }
+        let making = usize::from(self.making.is_some());
         let own = tab.model.and_then(|id| self.models.slots.get(&id));
         let Some(slot) = own else { return status };
         let stats = slot.hosted.engine.stats();
@@ -43,6 +44,8 @@ impl<P: Place> Server<P> {
             free_blocks: stats.free_blocks as u32,
             cached_blocks: stats.cached_blocks as u32,
             n_blocks: stats.n_blocks as u32,
+            n_pipelines_left: (slot.hosted.model.as_ref().map_or(0, Computer::n_pipelines_left) + making)
+                as u32,
             steps: slot.hosted.n_steps(),
             preemptions: stats.preemptions,
             ..status

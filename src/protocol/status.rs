@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How the engine stands. Sequences and blocks are those of the tab's own model, all else is of the engine.
+/// How the engine stands. Sequences, blocks and pipelines are those of the tab's own model, all else is of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
 pub struct Status {
     /// Tabs that are connected.
@@ -17,7 +17,7 @@ pub struct Status {
     pub n_gpu_buffers: u32,
     /// Their bytes.
     pub gpu_bytes: u64,
-    /// GPU pipelines of the loaded models that are still to be made; until then others, slower ones, stand in for them.
+    /// GPU pipelines of the tab's own model that are still to be made; until then others, slower ones, stand in for them.
     pub n_pipelines_left: u32,
     /// Bytes of the engine's wasm memory; absent natively.
     pub memory_bytes: Option<u64>,

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::manifest::{Hash, Manifest};
+use super::manifest::{Hash, MAX_LEN_BYTES, Manifest};
 use super::{Source, StoreError, check_range};
 
 /// Pauses (ms) before a part is asked for again that could not be had.
@@ -54,7 +54,7 @@ pub trait Origin {
     fn open(&self) -> impl Future<Output = Result<Self::Source, StoreError>>;
 
     /// The server's name for the version of it that was opened, if it has one.
-    fn etag(source: &Self::Source) -> Option<&str>;
+    fn version(source: &Self::Source) -> Option<&str>;
 }
 
 /// A file that is kept. A copy is the same file.
@@ -73,7 +73,7 @@ struct State<N> {
     manifest: Manifest,
     /// The server, once it was asked.
     opened: Option<Rc<N>>,
-    /// The part that was read last.
+    /// The part that was read last, until its end was read.
     last: Option<(usize, Rc<Vec<u8>>)>,
     /// Why no more is laid down.
     refusal: Option<String>,
@@ -87,26 +87,44 @@ impl<O: Origin, S> Clone for Kept<O, S> {
 }
 
 impl<O: Origin, S: Shelf> Kept<O, S> {
-    /// Opens it. A server is asked only where parts are missing; one that has another version now makes them start over.
-    pub async fn open(origin: O, shelf: S) -> Result<Self, StoreError> {
-        let known = shelf.manifest().await.and_then(|text| Manifest::parse(&text));
-        let known = known.filter(|manifest| manifest.url == origin.url());
-        if let Some(manifest) = known.as_ref().filter(|manifest| manifest.is_complete()) {
-            return Ok(Self::new(origin, shelf, manifest.clone(), None, None));
+    /// Opens it without its server, if that is asked for nothing: all parts are here.
+    pub async fn open_complete(origin: O, shelf: S) -> Option<Self> {
+        let manifest = Self::known(&origin, &shelf).await.filter(Manifest::is_complete)?;
+        Some(Self::new(origin, shelf, manifest, None, None))
+    }
+
+    /// Opens it without its server, which may be asked later for parts that are missing.
+    pub async fn open_away(origin: O, shelf: S) -> Option<Self> {
+        let manifest = Self::known(&origin, &shelf).await?;
+        Some(Self::new(origin, shelf, manifest, None, None))
+    }
+
+    /// Opens it as its server has it now. Where that is another version than what is here, it starts over.
+    pub async fn open(origin: O, shelf: S, source: O::Source) -> Result<Self, StoreError> {
+        let known = Self::known(&origin, &shelf).await;
+        let (len_bytes, version) = (source.len_bytes(), O::version(&source).map(str::to_owned));
+        if !(1..=MAX_LEN_BYTES).contains(&len_bytes) {
+            let problem = format!(
+                "the server says that it has {len_bytes} bytes, which no model has; check its address"
+            );
+            return Err(StoreError::Unreadable { name: origin.name().to_owned(), problem });
         }
-        let source = origin.open().await?;
-        let (len_bytes, etag) = (source.len_bytes(), O::etag(&source).map(str::to_owned));
         let mut refusal = None;
-        let manifest = match known.filter(|manifest| manifest.is_of(len_bytes, etag.as_deref())) {
+        let manifest = match known.filter(|manifest| manifest.is_of(len_bytes, version.as_deref())) {
             Some(manifest) => manifest,
             None => {
                 shelf.clear().await;
-                let manifest = Manifest::new(origin.url().to_owned(), len_bytes, etag);
+                let manifest = Manifest::new(origin.url().to_owned(), len_bytes, version);
                 refusal = shelf.keep_manifest(&manifest.to_text()).await.err();
                 manifest
             }
         };
         Ok(Self::new(origin, shelf, manifest, Some(source), refusal))
+    }
+
+    async fn known(origin: &O, shelf: &S) -> Option<Manifest> {
+        let manifest = Manifest::parse(&shelf.manifest().await?)?;
+        (manifest.url == origin.url()).then_some(manifest)
     }
 
     fn new(
@@ -190,7 +208,7 @@ impl<O: Origin, S: Shelf> File<O, S> {
             Some(source) => source,
             None => Rc::new(self.origin.open().await?),
         };
-        let is_same = self.state.borrow().manifest.is_of(source.len_bytes(), O::etag(&source));
+        let is_same = self.state.borrow().manifest.is_of(source.len_bytes(), O::version(&source));
         if !is_same {
             // Its parts would be of two versions; the next load starts over.
             self.shelf.clear().await;
@@ -244,6 +262,9 @@ impl<O: Origin, S: Shelf> Source for Kept<O, S> {
             let of_part = |place: u64| (place.clamp(range.start, range.end) - range.start) as usize;
             let whole = self.file.part(part).await?;
             bytes.extend_from_slice(&whole[of_part(wanted.start)..of_part(wanted.end)]);
+            if wanted.end >= range.end {
+                self.file.state.borrow_mut().last = None;
+            }
         }
         Ok(bytes)
     }

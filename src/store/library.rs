@@ -78,8 +78,8 @@ impl Origin for Url {
         WebSource::from_url(&self.name).await
     }
 
-    fn etag(source: &WebSource) -> Option<&str> {
-        source.etag()
+    fn version(source: &WebSource) -> Option<&str> {
+        source.version()
     }
 }
 
@@ -109,7 +109,8 @@ impl Shelf for Shelved {
     }
 
     async fn clear(&self) {
-        self.model.remove(&self.name).await;
+        // What stays is of another version, and is told by its manifest.
+        let _ = self.model.remove(&self.name).await;
     }
 
     async fn hash(&self, bytes: &[u8]) -> Result<Hash, String> {
@@ -179,7 +180,7 @@ pub async fn stored() -> Vec<StoredModel> {
     let Ok(models) = Folder::at_root(MODELS).await else { return Vec::new() };
     let mut stored = Vec::new();
     for name in models.names().await.unwrap_or_default() {
-        if let Ok(folder) = models.folder(&name).await {
+        if let Some(folder) = models.existing(&name).await {
             stored.extend(stored_in(&folder).await);
         }
     }
@@ -191,9 +192,9 @@ async fn stored_in(folder: &Folder) -> Option<StoredModel> {
     let list = List::parse(&folder.read_text(LIST).await?)?;
     let mut model = StoredModel { url: list.url, kept_bytes: 0, len_bytes: 0, is_complete: true };
     for n in 0..list.files.len() {
-        let manifest = match folder.folder(&folder_of_file(n)).await {
-            Ok(file) => file.read_text(MANIFEST).await.and_then(|text| Manifest::parse(&text)),
-            Err(_) => None,
+        let manifest = match folder.existing(&folder_of_file(n)).await {
+            Some(file) => file.read_text(MANIFEST).await.and_then(|text| Manifest::parse(&text)),
+            None => None,
         };
         model.is_complete &= manifest.as_ref().is_some_and(Manifest::is_complete);
         if let Some(manifest) = manifest {
@@ -204,45 +205,91 @@ async fn stored_in(folder: &Folder) -> Option<StoredModel> {
     Some(model)
 }
 
-/// Takes what is kept of the model at a whole address away.
-pub async fn remove(url: &str) {
-    if let Ok(models) = Folder::at_root(MODELS).await {
-        models.remove(&folder_of(url)).await;
-    }
+/// Takes what is kept of the model at a whole address away. The error is a sentence.
+pub async fn remove(url: &str) -> Result<(), String> {
+    let models = Folder::at_root(MODELS).await?;
+    models.remove(&folder_of(url)).await.map_err(|error| {
+        let name = base_name(url);
+        format!("{name} could not be deleted ({error}); it may be in use by another tab, so try again later.")
+    })
 }
 
-/// The files of the model at a URL, kept if the browser keeps anything.
+/// The files of the model at a URL, kept if the browser keeps anything. A server is asked only where something is missing.
 pub async fn open(url: &str) -> Result<Vec<ModelFile>, OpenError> {
-    let Some(whole) = whole_url(url) else { return plain(url).await };
-    let Ok(models) = Folder::at_root(MODELS).await else { return plain(url).await };
-    let Ok(model) = models.folder(&folder_of(&whole)).await else { return plain(url).await };
-    let known = model.read_text(LIST).await.and_then(|text| List::parse(&text));
-    let files = match known.filter(|list| list.url == whole) {
-        Some(list) => list.files,
-        None => {
-            let found = WebSource::model_files(url).await?;
-            let files = found.iter().map(|file| file.name().to_owned()).collect();
-            let list = List { form: FORM, url: whole, files };
-            let text = serde_json::to_string(&list).expect("texts");
-            if model.write(LIST, text.as_bytes()).await.is_err() {
-                return Ok(found.into_iter().map(ModelFile::Plain).collect());
-            }
-            list.files
-        }
+    let Some(whole) = whole_url(url) else { return plain(WebSource::model_files(url).await?) };
+    let Ok(models) = Folder::at_root(MODELS).await else {
+        return plain(WebSource::model_files(url).await?);
     };
-    let mut opened = Vec::with_capacity(files.len());
-    for (n, name) in files.into_iter().enumerate() {
-        let Some(whole) = whole_url(&name) else { return plain(url).await };
-        let folder_name = folder_of_file(n);
-        let Ok(folder) = model.folder(&folder_name).await else { return plain(url).await };
-        let shelf = Shelved { model: model.clone(), name: folder_name, folder };
-        opened.push(ModelFile::Kept(Kept::open(Url { name, whole }, shelf).await?));
+    let folder_name = folder_of(&whole);
+    let known = match models.existing(&folder_name).await {
+        Some(folder) => {
+            folder.read_text(LIST).await.and_then(|text| List::parse(&text)).map(|list| (folder, list))
+        }
+        None => None,
+    };
+    let known = known.filter(|(_, list)| list.url == whole);
+    if let Some((folder, list)) = &known
+        && let Some(files) =
+            shelved(folder, &list.files, async |url, shelf| Kept::open_complete(url, shelf).await).await
+    {
+        return Ok(files);
+    }
+    let found = match (WebSource::model_files(url).await, &known) {
+        (Ok(found), _) => found,
+        // What is missing may be of no use to the model.
+        (Err(OpenError::Store(error)), Some((folder, list))) if error.is_transient() => {
+            let files =
+                shelved(folder, &list.files, async |url, shelf| Kept::open_away(url, shelf).await).await;
+            return files.ok_or(error.into());
+        }
+        (Err(error), _) => return Err(error),
+    };
+    let names: Vec<String> = found.iter().map(|file| file.name().to_owned()).collect();
+    if known.as_ref().is_some_and(|(_, list)| list.files != names) {
+        // Its files have other numbers now.
+        let _ = models.remove(&folder_name).await;
+    }
+    let list = List { form: FORM, url: whole, files: names };
+    let Ok(folder) = models.folder(&folder_name).await else { return plain(found) };
+    let text = serde_json::to_string(&list).expect("texts");
+    if folder.write(LIST, text.as_bytes()).await.is_err() {
+        return plain(found);
+    }
+    let mut opened = Vec::with_capacity(found.len());
+    for (n, file) in found.into_iter().enumerate() {
+        opened.push(match shelf_of(&folder, n, file.name()).await {
+            Some((url, shelf)) => ModelFile::Kept(Kept::open(url, shelf, file).await?),
+            None => ModelFile::Plain(file),
+        });
     }
     Ok(opened)
 }
 
-async fn plain(url: &str) -> Result<Vec<ModelFile>, OpenError> {
-    Ok(WebSource::model_files(url).await?.into_iter().map(ModelFile::Plain).collect())
+/// All files of a list from their shelves, if each can be had so.
+async fn shelved(
+    folder: &Folder,
+    names: &[String],
+    open: impl AsyncFn(Url, Shelved) -> Option<Kept<Url, Shelved>>,
+) -> Option<Vec<ModelFile>> {
+    let mut files = Vec::with_capacity(names.len());
+    for (n, name) in names.iter().enumerate() {
+        let (url, shelf) = shelf_of(folder, n, name).await?;
+        files.push(ModelFile::Kept(open(url, shelf).await?));
+    }
+    (!files.is_empty()).then_some(files)
+}
+
+/// Where the file of that number lies.
+async fn shelf_of(model: &Folder, n: usize, name: &str) -> Option<(Url, Shelved)> {
+    let whole = whole_url(name)?;
+    let folder_name = folder_of_file(n);
+    let folder = model.folder(&folder_name).await.ok()?;
+    let shelf = Shelved { model: model.clone(), name: folder_name, folder };
+    Some((Url { name: name.to_owned(), whole }, shelf))
+}
+
+fn plain(files: Vec<WebSource>) -> Result<Vec<ModelFile>, OpenError> {
+    Ok(files.into_iter().map(ModelFile::Plain).collect())
 }
 
 /// The whole address of a URL that is on a server.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub const PART_BYTES: u64 = 4 << 20;
 
 /// The longest file that is kept.
-const MAX_LEN_BYTES: u64 = 1 << 40;
+pub const MAX_LEN_BYTES: u64 = 1 << 40;
 
 /// The form of the text. Another is not read: the file is fetched again.
 const FORM: u32 = 1;
@@ -28,7 +28,7 @@ pub struct Manifest {
     /// Its length in bytes.
     pub len_bytes: u64,
     /// The server's name for this version of it, if it has one.
-    pub etag: Option<String>,
+    pub version: Option<String>,
     part_bytes: u64,
     /// Of each part that is there.
     hashes: Vec<Option<Hash>>,
@@ -36,16 +36,16 @@ pub struct Manifest {
 
 impl Manifest {
     /// Of a file of which nothing is there.
-    pub fn new(url: String, len_bytes: u64, etag: Option<String>) -> Self {
+    pub fn new(url: String, len_bytes: u64, version: Option<String>) -> Self {
         let n_parts = len_bytes.div_ceil(PART_BYTES) as usize;
-        Self { form: FORM, url, len_bytes, etag, part_bytes: PART_BYTES, hashes: vec![None; n_parts] }
+        Self { form: FORM, url, len_bytes, version, part_bytes: PART_BYTES, hashes: vec![None; n_parts] }
     }
 
     /// Reads what [`Self::to_text`] wrote; `None` where it is no manifest of this form.
     pub fn parse(text: &str) -> Option<Self> {
         let manifest: Self = serde_json::from_str(text).ok()?;
         let fits = (manifest.form, manifest.part_bytes) == (FORM, PART_BYTES)
-            && manifest.len_bytes <= MAX_LEN_BYTES
+            && (1..=MAX_LEN_BYTES).contains(&manifest.len_bytes)
             && manifest.hashes.len() as u64 == manifest.len_bytes.div_ceil(PART_BYTES);
         fits.then_some(manifest)
     }
@@ -93,8 +93,8 @@ impl Manifest {
     }
 
     /// Whether the file at its source is still this one. A server without names for versions is believed by the length.
-    pub fn is_of(&self, len_bytes: u64, etag: Option<&str>) -> bool {
-        let is_same = |then: &str| etag.is_none_or(|now| then == now);
-        self.len_bytes == len_bytes && self.etag.as_deref().is_none_or(is_same)
+    pub fn is_of(&self, len_bytes: u64, version: Option<&str>) -> bool {
+        let is_same = |then: &str| version.is_none_or(|now| then == now);
+        self.len_bytes == len_bytes && self.version.as_deref().is_none_or(is_same)
     }
 }

@@ -42,6 +42,11 @@ impl Folder {
         awaited(Ok(self.0.get_directory_handle_with_options(name, &options))).await.map(Self)
     }
 
+    /// The folder in this one, if it is there.
+    pub async fn existing(&self, name: &str) -> Option<Self> {
+        awaited(Ok(self.0.get_directory_handle(name))).await.ok().map(Self)
+    }
+
     /// The names of what lies in it.
     pub async fn names(&self) -> Result<Vec<String>, String> {
         let keys = self.0.keys();
@@ -75,26 +80,46 @@ impl Folder {
         options.set_create(true);
         let handle = self.0.get_file_handle_with_options(name, &options);
         let handle: FileSystemFileHandle = awaited(Ok(handle)).await?;
-        let stream: FileSystemWritableFileStream = awaited(Ok(handle.create_writable())).await?;
-        // A copy outside of wasm memory, which may move while the browser writes.
-        let written = async {
-            JsFuture::from(stream.write_with_js_u8_array(&Uint8Array::from(bytes))?).await?;
-            JsFuture::from(stream.close()).await
-        };
-        match written.await {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                let _ = JsFuture::from(stream.abort()).await;
-                Err(said(&error))
-            }
+        if !Reflect::has(&handle, &"createWritable".into()).unwrap_or(false) {
+            return Err("this browser writes such files in dedicated workers alone".into());
         }
+        let stream: FileSystemWritableFileStream = awaited(Ok(handle.create_writable())).await?;
+        let open = Open { stream: &stream, is_done: false };
+        open.write(bytes).await.map_err(|error| said(&error))
     }
 
-    /// Takes a file or a folder with all that is in it away, if it is there.
-    pub async fn remove(&self, name: &str) {
+    /// Takes a file or a folder with all that is in it away.
+    pub async fn remove(&self, name: &str) -> Result<(), String> {
         let options = FileSystemRemoveOptions::new();
         options.set_recursive(true);
-        let _ = JsFuture::from(self.0.remove_entry_with_options(name, &options)).await;
+        let removed = JsFuture::from(self.0.remove_entry_with_options(name, &options)).await;
+        removed.map(drop).map_err(|error| said(&error))
+    }
+}
+
+/// A file that is being written. Given up, it lets the file go: others could not write it, or take it away.
+struct Open<'a> {
+    stream: &'a FileSystemWritableFileStream,
+    is_done: bool,
+}
+
+impl Open<'_> {
+    async fn write(mut self, bytes: &[u8]) -> Result<(), JsValue> {
+        // A copy outside of wasm memory, which may move while the browser writes.
+        JsFuture::from(self.stream.write_with_js_u8_array(&Uint8Array::from(bytes))?).await?;
+        JsFuture::from(self.stream.close()).await?;
+        self.is_done = true;
+        Ok(())
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            // Whoever waits for nothing needs no answer; one that is refused is caught.
+            let aborted = JsFuture::from(self.stream.abort());
+            wasm_bindgen_futures::spawn_local(async move { _ = aborted.await });
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use js_sys::{Array, Function, Object, Promise, Reflect};
 use wasm_bindgen::{JsCast as _, JsValue};
 use wasm_bindgen_futures::JsFuture;
-use web_sys::{Blob, Response};
+use web_sys::{AbortController, Blob, Response};
 
 use super::content_range::ContentRange;
 use super::{OpenError, Source, StoreError, base_name, check_range, read_all};
@@ -23,14 +23,14 @@ pub struct WebSource {
 
 #[derive(Debug, Clone)]
 enum Place {
-    /// A file chosen by the person, or a whole answer that the browser keeps.
-    Blob(Blob),
+    /// A file chosen by the person, or a whole answer that the browser keeps, of this version.
+    Blob(Blob, Option<String>),
     /// A URL whose server answers ranges.
     Url {
         /// What asks it.
         fetch: Function,
         /// The server's name for this version of the file, if it has one.
-        etag: Option<String>,
+        version: Option<String>,
     },
 }
 
@@ -43,7 +43,7 @@ impl WebSource {
     /// A `File` or `Blob`. Its bytes are read when asked for.
     pub fn from_blob(name: impl Into<String>, blob: Blob) -> Self {
         // A JavaScript number holds sizes up to 2^53 exactly.
-        Self { name: name.into(), len_bytes: blob.size() as u64, place: Place::Blob(blob) }
+        Self { name: name.into(), len_bytes: blob.size() as u64, place: Place::Blob(blob, None) }
     }
 
     /// A URL, relative to the script that runs (a page's or a worker's). Asks the server for the length.
@@ -58,17 +58,16 @@ impl WebSource {
     }
 
     /// The server's name for this version of the file, if it has one.
-    pub fn etag(&self) -> Option<&str> {
+    pub fn version(&self) -> Option<&str> {
         match &self.place {
-            Place::Url { etag, .. } => etag.as_deref(),
-            Place::Blob(_) => None,
+            Place::Url { version, .. } | Place::Blob(_, version) => version.as_deref(),
         }
     }
 
     /// The same for a file that need not be there.
     async fn from_url_if_any(fetch: &Function, url: String) -> Result<Option<Self>, StoreError> {
         let response = fetch_range(fetch, &url, 0, PROBE_BYTES - 1).await?;
-        if response.status() == 404 || refuse_page(&response).is_err() {
+        if response.response.status() == 404 || refuse_page(&response.response).is_err() {
             return Ok(None);
         }
         Self::from_response(fetch, url, response).await.map(Some)
@@ -115,49 +114,52 @@ impl WebSource {
         Ok(files)
     }
 
-    async fn from_response(fetch: &Function, name: String, response: Response) -> Result<Self, StoreError> {
+    async fn from_response(fetch: &Function, name: String, fetched: Fetched) -> Result<Self, StoreError> {
+        let response = &fetched.response;
         let unreadable = |problem: String| StoreError::Unreadable { name: name.clone(), problem };
-        refuse_page(&response).map_err(unreadable)?;
+        refuse_page(response).map_err(unreadable)?;
         match response.status() {
             206 => {
-                let range = content_range(&response).map_err(unreadable)?;
-                let place = Place::Url { fetch: fetch.clone(), etag: etag(&response) };
+                let range = content_range(response).map_err(unreadable)?;
+                let place = Place::Url { fetch: fetch.clone(), version: version(response) };
                 Ok(Self { len_bytes: range.total, place, name })
             }
             200 => {
+                let version = version(response);
                 let blob = blob(response).await.map_err(|error| unreadable(said(&error)))?;
-                Ok(Self::from_blob(name, blob))
+                Ok(Self { len_bytes: blob.size() as u64, place: Place::Blob(blob, version), name })
             }
-            500.. | 429 => Err(StoreError::Interrupted { problem: status(&response), name }),
+            500.. | 429 => Err(StoreError::Interrupted { problem: status(response), name }),
             404 => Err(unreadable("the server has no such file (HTTP 404); check the model's URL".into())),
             416 => Err(unreadable("the file on the server is empty (HTTP 416)".into())),
-            _ => Err(unreadable(status(&response))),
+            _ => Err(unreadable(status(response))),
         }
     }
 
     async fn read_url(
         &self,
         fetch: &Function,
-        etag_then: Option<&str>,
+        version_then: Option<&str>,
         offset_bytes: u64,
         len: usize,
     ) -> Result<Vec<u8>, StoreError> {
         let last = offset_bytes + len as u64 - 1;
-        let response = fetch_range(fetch, &self.name, offset_bytes, last).await?;
+        let fetched = fetch_range(fetch, &self.name, offset_bytes, last).await?;
+        let response = &fetched.response;
         match response.status() {
             206 => {}
-            500.. | 429 => return Err(self.interrupted(status(&response))),
-            _ => return Err(self.unreadable(status(&response))),
+            500.. | 429 => return Err(self.interrupted(status(response))),
+            _ => return Err(self.unreadable(status(response))),
         }
-        let range = content_range(&response).map_err(|problem| self.unreadable(problem))?;
-        let etag_now = etag(&response);
+        let range = content_range(response).map_err(|problem| self.unreadable(problem))?;
+        let version_now = version(response);
         if range.total != self.len_bytes {
             return Err(self.changed(format!("it had {} bytes and has {} now", self.len_bytes, range.total)));
         }
-        if let (Some(then), Some(now)) = (etag_then, etag_now.as_deref())
+        if let (Some(then), Some(now)) = (version_then, version_now.as_deref())
             && then != now
         {
-            return Err(self.changed(format!("its ETag was {then} and is {now} now")));
+            return Err(self.changed(format!("its version was {then} and is {now} now")));
         }
         if (range.first, range.last) != (offset_bytes, last) {
             return Err(self.unreadable(format!(
@@ -219,8 +221,10 @@ impl Source for WebSource {
             return Ok(Vec::new());
         }
         match &self.place {
-            Place::Blob(blob) => self.read_blob(blob, offset_bytes, len).await,
-            Place::Url { fetch, etag } => self.read_url(fetch, etag.as_deref(), offset_bytes, len).await,
+            Place::Blob(blob, _) => self.read_blob(blob, offset_bytes, len).await,
+            Place::Url { fetch, version } => {
+                self.read_url(fetch, version.as_deref(), offset_bytes, len).await
+            }
         }
     }
 }
@@ -230,19 +234,50 @@ fn own_fetch() -> Function {
     Reflect::get(&js_sys::global(), &"fetch".into()).unwrap_or_default().unchecked_into()
 }
 
+/// An answer. Once it is dropped, what has not come of it is not sent any more.
+struct Fetched {
+    response: Response,
+    _abort: Abort,
+}
+
+/// Ends what it was given to when it is dropped; what is over already does not mind.
+struct Abort(Option<AbortController>);
+
+impl Default for Abort {
+    fn default() -> Self {
+        Self(AbortController::new().ok())
+    }
+}
+
+impl Abort {
+    fn signal(&self) -> JsValue {
+        self.0.as_ref().map_or(JsValue::UNDEFINED, |controller| controller.signal().into())
+    }
+}
+
+impl Drop for Abort {
+    fn drop(&mut self) {
+        if let Some(controller) = &self.0 {
+            controller.abort();
+        }
+    }
+}
+
 /// Asks for bytes `first` to `last`, inclusive.
-async fn fetch_range(fetch: &Function, url: &str, first: u64, last: u64) -> Result<Response, StoreError> {
-    let pair = |name: &str, value: &JsValue| {
-        let pair = Array::of2(&name.into(), value);
-        Object::from_entries(&Array::of1(&pair)).expect("a pair is an entry")
+async fn fetch_range(fetch: &Function, url: &str, first: u64, last: u64) -> Result<Fetched, StoreError> {
+    let object = |pairs: &[(&str, &JsValue)]| {
+        let pairs = pairs.iter().map(|(name, value)| Array::of2(&(*name).into(), value));
+        Object::from_entries(&pairs.collect::<Array>()).expect("pairs are entries")
     };
-    let headers = pair("Range", &format!("bytes={first}-{last}").into());
-    let request = pair("headers", &headers);
+    let abort = Abort::default();
+    let headers = object(&[("Range", &format!("bytes={first}-{last}").into())]);
+    let request = object(&[("headers", &headers), ("signal", &abort.signal())]);
     let answer = match fetch.call2(&JsValue::UNDEFINED, &url.into(), &request) {
         Ok(answer) => JsFuture::from(Promise::resolve(&answer)).await,
         Err(error) => Err(error),
     };
-    answer.map(JsValue::unchecked_into).map_err(|error| StoreError::Interrupted {
+    let fetched = answer.map(|response| Fetched { response: response.unchecked_into(), _abort: abort });
+    fetched.map_err(|error| StoreError::Interrupted {
         name: url.to_owned(),
         problem: format!(
             "the server could not be reached ({}); check the connection and try again",
@@ -269,8 +304,9 @@ fn content_range(response: &Response) -> Result<ContentRange, String> {
         .ok_or_else(|| format!("the server's Content-Range header is {range:?}, which tells no length"))
 }
 
-fn etag(response: &Response) -> Option<String> {
-    header(response, "ETag")
+/// A server's name for a version of a file: its ETag, or, which other origins show of themselves, when it changed.
+fn version(response: &Response) -> Option<String> {
+    header(response, "ETag").or_else(|| header(response, "Last-Modified"))
 }
 
 fn header(response: &Response, name: &str) -> Option<String> {
@@ -284,7 +320,7 @@ fn status(response: &Response) -> String {
         .to_owned()
 }
 
-async fn blob(response: Response) -> Result<Blob, JsValue> {
+async fn blob(response: &Response) -> Result<Blob, JsValue> {
     Ok(JsFuture::from(response.blob()?).await?.unchecked_into())
 }
 

@@ -18,11 +18,14 @@ impl Address {
     /// What a text means. The error is a sentence.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
-        let bare =
-            ["https://", "http://"].iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
+        let without = |scheme: &str| {
+            let start = text.get(..scheme.len())?;
+            start.eq_ignore_ascii_case(scheme).then(|| &text[scheme.len()..])
+        };
+        let bare = ["https://", "http://"].into_iter().find_map(without).unwrap_or(text);
         let at_hugging_face = ["huggingface.co/", "www.huggingface.co/", "hf.co/"];
         if let Some(path) = at_hugging_face.iter().find_map(|host| bare.strip_prefix(host)) {
-            return Self::in_repository(path);
+            return Self::in_repository(path).ok_or_else(|| not_understood(text));
         }
         if bare.len() < text.len() {
             return Ok(Self { name: file_name(text), url: text.to_owned() });
@@ -33,21 +36,21 @@ impl Address {
         if text.starts_with(['/', '.']) {
             return Ok(Self { name: file_name(text), url: text.to_owned() });
         }
-        Self::in_repository(text)
+        Self::in_repository(text).ok_or_else(|| not_understood(text))
     }
 
     /// `owner/repository`, and a file there if it is one of several; as the site's own addresses have it too.
-    fn in_repository(path: &str) -> Result<Self, String> {
+    fn in_repository(path: &str) -> Option<Self> {
         let path = path.split(['?', '#']).next().unwrap_or(path).trim_end_matches('/');
         let parts: Vec<&str> = path.split('/').collect();
         let is_name = |part: &&str| {
             !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
         };
         let [owner, repository, rest @ ..] = &parts[..] else {
-            return Err(not_understood(path));
+            return None;
         };
         if ![owner, repository].into_iter().all(is_name) || rest.iter().any(|part| part.is_empty()) {
-            return Err(not_understood(path));
+            return None;
         }
         let (revision, file) = match rest {
             ["resolve" | "blob" | "raw" | "tree", revision, file @ ..] => (*revision, file.join("/")),
@@ -57,7 +60,7 @@ impl Address {
             "" => ((*repository).to_owned(), CONFIG.to_owned()),
             _ => (file_name(&file), file),
         };
-        Ok(Self { name, url: format!("{HUGGING_FACE}{owner}/{repository}/resolve/{revision}/{file}") })
+        Some(Self { name, url: format!("{HUGGING_FACE}{owner}/{repository}/resolve/{revision}/{file}") })
     }
 }
 
@@ -81,6 +84,7 @@ mod tests {
     fn addresses_and_repositories_are_understood() {
         for (text, name, url) in [
             ("https://a.b/c/d.gguf?x=1", "d.gguf", "https://a.b/c/d.gguf?x=1"),
+            ("HTTPS://a.b/d.gguf", "d.gguf", "HTTPS://a.b/d.gguf"),
             ("  http://a.b/d.gguf ", "d.gguf", "http://a.b/d.gguf"),
             ("/models/d.gguf", "d.gguf", "/models/d.gguf"),
             ("./d.gguf", "d.gguf", "./d.gguf"),

@@ -109,7 +109,7 @@ pub(crate) fn OpenAddress() -> impl IntoView {
             />
             <button type="submit" disabled=loading>"Load it"</button>
             <p id="address-about" class="about">
-                "From Hugging Face, or any server that allows this page to read from it. It is kept in this browser."
+                "From Hugging Face, or any server that allows this page to read from it. It is kept in this browser, if that keeps anything."
             </p>
         </form>
     }

@@ -11,7 +11,7 @@ use super::{
     library::{OpenAddress, Stored},
     progress::Progress,
     screen::Screen,
-    state::{Loaded, Part, State},
+    state::{Loaded, Loading, Part, State},
     words,
 };
 
@@ -138,6 +138,9 @@ fn path_of(file: &File) -> String {
 fn LoadProgress() -> impl IntoView {
     let screen = Screen::expect();
     let loading = Memo::new(move |_| screen.read(Part::Models, |state| state.loading.is_some()));
+    let is_own = Memo::new(move |_| {
+        screen.read(Part::Models, |state| state.loading.as_ref().is_some_and(Loading::is_own))
+    });
     let with_progress = move |read: fn(&Progress) -> String| {
         screen.read(Part::Loading, |state| {
             state.loading.as_ref().map_or_else(String::new, |loading| read(&loading.progress))
@@ -159,7 +162,11 @@ fn LoadProgress() -> impl IntoView {
                 <p class="load-stage" role="status">{move || stage.get()}</p>
                 <progress aria-label="Loading the model" max="1" value=fraction></progress>
                 <p class="load-numbers">{move || with_progress(progress_words)}</p>
-                <button type="button" class="quiet" on:click=move |_| screen.give_up_load()>"Stop loading"</button>
+                <Show when=move || is_own.get()>
+                    <button type="button" class="quiet" on:click=move |_| screen.give_up_load()>
+                        "Stop loading"
+                    </button>
+                </Show>
             </div>
         </Show>
     }

@@ -23,6 +23,7 @@ use crate::{
     client::{Client, Incoming},
     protocol::{AttachedFile, Event, GenerateOptions, IfFull, ModelSource, Request},
     store::{
+        base_name,
         library::{self, whole_url},
         opfs,
     },
@@ -195,14 +196,16 @@ impl Screen {
         });
         match offered {
             Some(offer_idx) => self.load_offer(offer_idx),
-            None => self.load_address(url),
+            None => self.load(base_name(url), ModelSource::Url { url: url.to_owned() }, None, Vec::new()),
         }
     }
 
     /// Takes a model out of the browser's storage; one that answers goes on.
     pub(crate) fn delete_stored(self, url: String) {
         leptos::task::spawn_local(async move {
-            library::remove(&url).await;
+            if let Err(sentence) = library::remove(&url).await {
+                self.change(|state| state.notify(sentence));
+            }
             self.look_at_library();
         });
     }

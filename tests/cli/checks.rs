@@ -35,10 +35,10 @@ fn a_verdict_is_kept_and_believed() {
     let [kept] = &files[..] else { panic!("{files:?}") };
     let text = fs::read_to_string(kept).unwrap();
     let (key, verdict) = text.split_once('\n').unwrap();
-    assert!(verdict.starts_with("right "), "{text}");
+    assert!(verdict.contains("\nright "), "{text}");
 
     // As if no kernels had been right.
-    fs::write(kept, format!("{key}\nwrong serial 0.5\nwrong workgroup inf\n")).unwrap();
+    fs::write(kept, format!("{key}\nuntil 9999999999\nwrong serial 0.5\nwrong workgroup inf\n")).unwrap();
     let asked = generate_in(&cache, "gpu");
     assert_eq!((asked.code, asked.stdout.as_str()), (Some(1), ""), "{}", asked.stderr);
     let sentence = "computes wrongly with its kernels without barriers (logits are off by 50 %), of workgroups (logits are no numbers)";
@@ -48,8 +48,14 @@ fn a_verdict_is_kept_and_believed() {
         asked.stderr
     );
 
-    // Of another key, or not whole: it is checked again.
-    for damaged in [format!("{key} 2\nwrong serial 0.5\n"), format!("{key}\nwro"), String::new()] {
+    // Of another key, too old, or not whole: it is checked again.
+    let wrong = "wrong serial 0.5\nwrong workgroup inf\n";
+    for damaged in [
+        format!("{key} 2\nuntil 9999999999\n{wrong}"),
+        format!("{key}\nuntil 1\n{wrong}"),
+        format!("{key}\nwro"),
+        String::new(),
+    ] {
         fs::write(kept, damaged).unwrap();
         assert_eq!(generate_in(&cache, "gpu").code, Some(0));
         assert_eq!(fs::read_to_string(kept).unwrap(), text);

@@ -25,13 +25,17 @@ export const modelOf = async (source) => {
 const fileOf = (file) => {
   const isFile = typeof file?.name === "string" && typeof file.arrayBuffer === "function";
   if (isFile) return { name: nameOf(file), data: file };
-  if (typeof file?.name === "string" && file.data !== undefined) return file;
+  if (typeof file?.name === "string" && file.data !== undefined) return { ...file, name: wellFormed(file.name) };
   throw new TypeError("each of several files must be a File, or an object with `name` and `data`");
 };
 
+// Half a character would come back from the engine as another name.
+const wellFormed = (name) => name.replace(/\p{Surrogate}/gu, "\uFFFD");
+
 const nameOf = (source) => {
   const ofResponse = source?.url ? new URL(source.url).pathname.split("/").pop() : "";
-  return source?.webkitRelativePath || source?.name || ofResponse || "model.gguf";
+  const name = source?.webkitRelativePath || source?.name || ofResponse || "model.gguf";
+  return wellFormed(name);
 };
 
 const blobOf = async (name, data) => {

@@ -121,8 +121,6 @@ export class Engine {
   close() {
     if (this.#end) return;
     this.#finish(new Error("the engine was closed"));
-    // Ends the engine's loop, which frees its models.
-    this.#wasm.free();
   }
 
   #check() {
@@ -164,8 +162,9 @@ export class Engine {
     }
   }
 
-  // Nothing can be asked any more.
-  #finish(error) {
+  // Nothing can be asked any more. Unless it broke, its loop ends, which frees its models.
+  #finish(error, isBroken = false) {
+    if (!isBroken) queueMicrotask(() => this.#wasm.free());
     this.#end = error;
     this.#model = null;
     this.#load?.reject(error);
@@ -176,7 +175,7 @@ export class Engine {
   #hear(told) {
     if (this.#end) return;
     // Words come where the engine cannot go on.
-    if (typeof told === "string") return this.#finish(new Error((fault = told)));
+    if (typeof told === "string") return this.#finish(new Error((fault = told)), true);
     let event;
     try {
       event = decodeEvent(told);
@@ -216,7 +215,8 @@ export class Engine {
   }
 
   #progress({ stage, doneBytes, totalBytes }) {
-    const load = this.#load;
+    // What is still told of a load before is not this one's.
+    const load = this.#load?.wanted && this.#load;
     try {
       load?.onProgress?.({ stage, doneBytes, totalBytes });
     } catch (error) {

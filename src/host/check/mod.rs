@@ -26,6 +26,9 @@ pub use small::small;
 use verdict::key_of;
 pub use verdict::{Verdict, Wrong};
 
+/// So long a verdict is good that some kernels are wrong.
+const WRONG_SECS: i64 = 7 * 24 * 3600;
+
 /// Where verdicts are kept.
 pub trait Records {
     /// What was kept under this key, whatever it says now.
@@ -57,18 +60,18 @@ pub(super) async fn trusted<S: Source>(
     let Machine::Gpu(gpu) = &chosen.machine else { return Ok(chosen) };
     let context = described.context();
     let plan = small(&described.plan_on(chosen.machine.is_slow()), context, gpu.tuning());
-    let key = key_of(gpu, &plan);
-    let kept = records.recall(&key).await.and_then(|text| Verdict::from_text(&text));
+    let key = key_of(gpu, &plan, context);
+    let now_secs = processor.unix_secs();
+    let kept = records.recall(&key).await.and_then(|text| undated(&text, now_secs));
     let verdict = match kept {
         Some(verdict) => verdict,
-        None => match check(gpu, plan, context, processor.get()?).await {
-            Ok(verdict) => {
-                records.keep(&key, &verdict.to_text()).await;
-                verdict
-            }
-            // A lost device, or no memory: whoever loads the model meets the same, and tells.
-            Err(_) => return Ok(chosen),
-        },
+        None => {
+            // Without threads, a lost device, or no memory: whoever loads the model meets the same, and tells.
+            let Ok(processor) = processor.get() else { return Ok(chosen) };
+            let Ok(verdict) = check(gpu, plan, context, processor).await else { return Ok(chosen) };
+            records.keep(&key, &dated(&verdict, now_secs)).await;
+            verdict
+        }
     };
     let sentence = verdict.sentence(&gpu.summary().name);
     match verdict.right {
@@ -80,6 +83,20 @@ pub(super) async fn trusted<S: Source>(
         None if described.device() == DeviceChoice::Gpu => Err(LoadError::WrongGpu { sentence }),
         None => Ok(Chosen { machine: Machine::Cpu(processor.get()?), note: Some(sentence) }),
     }
+}
+
+/// A verdict to be kept. One that something is wrong is good for a time: a browser does not tell its graphics driver, which may
+/// be a better one by then, and a fault may pass.
+fn dated(verdict: &Verdict, now_secs: i64) -> String {
+    let until = if verdict.wrong.is_empty() { i64::MAX } else { now_secs.saturating_add(WRONG_SECS) };
+    format!("until {until}\n{}", verdict.to_text())
+}
+
+/// What was kept, while it is good.
+fn undated(text: &str, now_secs: i64) -> Option<Verdict> {
+    let (until, verdict) = text.strip_prefix("until ")?.split_once('\n')?;
+    let until: i64 = until.parse().ok()?;
+    if until <= now_secs { None } else { Verdict::from_text(verdict) }
 }
 
 /// Computes with each family of kernels that the device has, from the one in use on, until one is right.
@@ -113,5 +130,24 @@ fn families(first: Variant) -> &'static [Variant] {
         Variant::Subgroup => &[Variant::Subgroup, Variant::Workgroup, Variant::Serial],
         Variant::Workgroup => &[Variant::Workgroup, Variant::Serial],
         Variant::Serial => &[Variant::Serial, Variant::Workgroup],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_looked_at_again_after_a_week() {
+        let right = Verdict { right: Some(Variant::Serial), wrong: Vec::new() };
+        let wrong = Verdict { right: None, wrong: vec![Wrong { variant: Variant::Serial, error: 1.0 }] };
+        for (verdict, is_good_for_ever) in [(right, true), (wrong, false)] {
+            let text = dated(&verdict, 1000);
+            assert_eq!(undated(&text, 1000 + WRONG_SECS - 1).as_ref(), Some(&verdict));
+            assert_eq!(undated(&text, 1000 + WRONG_SECS).is_some(), is_good_for_ever);
+        }
+        for text in ["", "until", "until 5", "until x\nright serial\n", "right serial\n"] {
+            assert_eq!(undated(text, 0), None, "{text:?}");
+        }
     }
 }

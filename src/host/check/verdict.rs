@@ -4,6 +4,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use super::probe::CONTEXT;
 use crate::gpu::Gpu;
 use crate::gpu::shader::{VARIANTS, Variant};
 use crate::plan::Plan;
@@ -66,11 +67,13 @@ impl Verdict {
 }
 
 /// What a verdict is good for: another adapter, driver, family of kernels, build or kind of model has its own.
-pub(super) fn key_of(gpu: &Gpu, plan: &Plan) -> String {
+pub(super) fn key_of(gpu: &Gpu, plan: &Plan, context: usize) -> String {
     let summary = gpu.summary();
     let mut hasher = DefaultHasher::new();
     // What a plan is made of has a form for people alone.
     format!("{plan:?}").hash(&mut hasher);
+    // No further position is computed.
+    context.min(CONTEXT).hash(&mut hasher);
     format!("{:?}", (gpu.variant(), gpu.tuning(), gpu.samples(), gpu.noise())).hash(&mut hasher);
     let (name, backend, driver) = (&summary.name, &summary.backend, &summary.driver);
     format!("{BUILD} | {backend} | {name} | {driver} | {:016x}", hasher.finish())

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, Measured};
 use super::records::FileRecords;
 use super::{CliError, messages, output, surroundings};
 use crate::engine::AddError;
@@ -45,8 +45,9 @@ impl Opened {
     pub(super) async fn open(arguments: &Arguments) -> Result<Self, CliError> {
         let started = Instant::now();
         let mut options = arguments.load.clone();
-        if arguments.adapter_name.is_some() && options.device == DeviceChoice::Auto {
-            // Whoever names a GPU means it.
+        // Whoever names a GPU means it, and whoever times operations means one that has them.
+        let means_gpu = arguments.adapter_name.is_some() || arguments.measured == Measured::Ops;
+        if means_gpu && options.device == DeviceChoice::Auto {
             options.device = DeviceChoice::Gpu;
         }
         let described = load::describe(model_files(arguments.model())?, &options).await?;

@@ -24,6 +24,13 @@ pub(crate) struct Loading {
     asked: Option<Asked>,
 }
 
+impl Loading {
+    /// Whether this tab asked for it, and so may stop it.
+    pub(crate) fn is_own(&self) -> bool {
+        self.asked.is_some()
+    }
+}
+
 /// A model that this tab asked for.
 #[derive(Debug, Clone, PartialEq)]
 struct Asked {

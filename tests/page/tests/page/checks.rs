@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use page_tests::{Gpu, in_page};
-use pagelm::protocol::{Event, Fault, IfFull, LoadOptions, ModelSource, Request};
+use pagelm::protocol::{Event, Fault, IfFull, LoadOptions, ModelSource, Precision, Request};
 use serde_json::json;
 
 use crate::answers::{FILES, LOAD};
@@ -39,21 +39,21 @@ fn a_gpu_that_computes_wrongly_is_noticed_and_the_processor_answers() {
 fn what_was_found_of_a_gpu_is_kept_in_the_browser() {
     in_page("wrong-gpu-kept", Gpu::Software, |page| {
         page.ask_engine(&[Request::Break { fault: Fault::Noise }])?;
-        let note = |context: u32| {
+        let note = |precision: Precision| {
             let source = ModelSource::Url { url: format!("{FILES}model.safetensors") };
-            let options = LoadOptions { context: Some(context), ..LoadOptions::default() };
+            let options = LoadOptions { context: Some(128), precision, ..LoadOptions::default() };
             let load = Request::Load { source, options, if_full: IfFull::Replace };
             match page.request(&[load], LOAD)?[0].last() {
                 Some(Event::Ready { model, .. }) => Ok(model.device_note.clone().unwrap_or_default()),
                 other => Err(format!("the tiny model was not loaded: {other:?}")),
             }
         };
-        let found = note(256)?;
+        let found = note(Precision::Auto)?;
         assert!(found.contains("logits are far off"), "{found}");
-        let n_kept = page.session().run(REPLACE, json!(["wrong serial 0.25\n"]))?;
+        let n_kept = page.session().run(REPLACE, json!(["until 9999999999\nwrong serial 0.25\n"]))?;
         assert_eq!(n_kept, 1);
         // Another model for the engine, and the same kernels.
-        let found = note(128)?;
+        let found = note(Precision::Exact)?;
         assert!(found.contains("logits are off by 25 %"), "{found}");
         Ok(())
     });
