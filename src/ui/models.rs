@@ -14,6 +14,7 @@ use super::{
     state::{Loaded, Loading, Part, State},
     words,
 };
+use crate::store::library::{StoredModel, whole_url};
 
 /// The picker; it stays in the page while hidden, so that a chosen file is not lost.
 #[component]
@@ -195,7 +196,9 @@ fn progress_words(progress: &Progress) -> String {
 #[component]
 fn Answering() -> impl IntoView {
     let screen = Screen::expect();
-    let facts = move || screen.read(Part::Models, |state| state.model.as_ref().map(facts));
+    let facts = move || {
+        screen.read(Part::Models, |state| state.model.as_ref().map(|model| facts(model, &state.stored)))
+    };
     view! {
         {move || {
             facts()
@@ -213,13 +216,22 @@ fn Answering() -> impl IntoView {
     }
 }
 
-fn facts(model: &Loaded) -> [(&'static str, String); 5] {
+fn facts(model: &Loaded, stored: &[StoredModel]) -> Vec<(&'static str, String)> {
     let info = &model.info;
-    [
+    let mut facts = vec![
         ("Model", model.name.clone()),
         ("Kind", format!("{}, {} layers", info.architecture, info.n_layers)),
         ("Parameters", words::parameters(info.n_parameters)),
         ("File", words::bytes(info.file_bytes)),
         ("Weights on the device", words::bytes(info.weight_bytes)),
-    ]
+    ];
+    if let Some(url) = model.url().and_then(whole_url) {
+        let kept = match stored.iter().find(|stored| stored.url == url) {
+            Some(stored) if stored.is_complete => "yes; it opens without its server",
+            Some(_) => "in part",
+            None => "no; the browser refuses, or has no room",
+        };
+        facts.push(("Kept in this browser", kept.to_owned()));
+    }
+    facts
 }

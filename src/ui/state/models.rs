@@ -249,6 +249,14 @@ impl State {
 }
 
 impl Loaded {
+    /// Where it came from, if that is no file of the person's own.
+    pub(crate) fn url(&self) -> Option<&str> {
+        match &self.source {
+            ModelSource::Url { url } => Some(url),
+            ModelSource::Attachments { .. } => None,
+        }
+    }
+
     /// It, as what is to be loaded again.
     fn expected(self) -> Expected {
         Expected(self.name, Asked { source: self.source, defaults: None, again: true })

@@ -20,6 +20,8 @@ fn prepare(page: &Page) -> Result<(), String> {
     let preferences = json!({ "options": { MODEL: options } }).to_string();
     page.session().run("localStorage.setItem('pagelm.preferences', arguments[0])", json!([preferences]))?;
     page.open_page()?;
+    // The processor answers too fast to be met in the middle.
+    page.choose_setting("device", "gpu")?;
     page.choose_folder(&fixture(MODEL))?;
     page.wait_for_button(&format!("Model: {MODEL}"), LOAD)
 }

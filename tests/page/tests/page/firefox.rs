@@ -21,7 +21,7 @@ fn two_tabs_share_one_engine_on_the_processor() {
         second.wait_for_model()?;
         for tab in [first, &second] {
             let shown = tab.shown()?;
-            assert!(shown.contains("The processor computes: this browser offers no WebGPU"), "{shown}");
+            assert!(shown.contains("The processor computes: no WebGPU is offered here"), "{shown}");
         }
         for (busy, asker) in [(first, &second), (&second, first)] {
             busy.ask(STORY)?;

@@ -1,15 +1,12 @@
 //! The engine's worker ended from outside, a fault of its own, a lost GPU: the answers go on.
 
-use crate::answers::{Answer, LOAD, TEXTS, alone, generate, load, load_request, wait_until_mid_answer};
+use crate::answers::{Answer, LOAD, TEXTS, alone, generate, load, wait_until_mid_answer};
 use page_tests::{Gpu, Hosting, Page, in_page, in_tabs};
-use pagelm::protocol::{Event, Fault, Request};
+use pagelm::protocol::{DeviceChoice, Event, Fault, IfFull, LoadOptions, ModelSource, Request};
 use serde_json::json;
-use std::time::Duration;
 
 /// Long enough to be met half-way, short enough to be waited for.
 const LONG: u32 = 400;
-/// By then a load has begun, and its kernels are being compiled for some seconds more.
-const IN_THE_MIDDLE: Duration = Duration::from_secs(1);
 
 #[test]
 fn every_tab_recovers_from_the_end_of_the_engine() {
@@ -63,14 +60,17 @@ fn break_on_purpose(page: &Page, fault: Fault) -> Result<(), String> {
 #[test]
 fn answers_outlive_the_gpu() {
     in_tabs("gpu-lost", |page| {
-        // While the model is on its way.
-        let asked = page.ask_engine(&[load_request()])?;
-        std::thread::sleep(IN_THE_MIDDLE);
+        // While the model is on its way: a large one, whose weights are brought for some seconds.
+        let source = ModelSource::Url { url: "models/SmolLM2-135M-Instruct.Q4_1.gguf".into() };
+        let options = LoadOptions { device: DeviceChoice::Gpu, ..LoadOptions::default() };
+        let asked = page.ask_engine(&[Request::Load { source, options, if_full: IfFull::Replace }])?;
+        page.wait_for_status(LOAD, "buffers on the device", |status| status.n_gpu_buffers > 0)?;
         assert_eq!(page.engine_status()?.n_models, 0, "the model was there before its device could be lost");
         break_on_purpose(page, Fault::DestroyDevice)?;
         let answers = page.answers(asked, LOAD)?;
         assert!(matches!(answers[0].last(), Some(Event::Ready { .. })), "{answers:?}");
         assert_eq!(page.engine_status()?.n_losses, 1);
+        load(page)?;
 
         // While a prompt is read that takes several steps, none of whose tokens is known from before.
         let prompt = format!("Of all things that are read, {}", TEXTS.join(" and "));
