@@ -29,7 +29,9 @@ pub(super) fn summarize(load: Load, runs: &[Times]) -> Measured {
         for times in tokens {
             n_generated += times.len();
             first_token_ms.extend(times.first());
-            let all_decode = |pair: &&[f64]| pair[1] > all_have_first && pair[1] <= one_ends;
+            // By its middle: tokens of one step come one after the other, and the step that ends the time counts with all.
+            let all_decode =
+                |pair: &&[f64]| (all_have_first..one_ends).contains(&f64::midpoint(pair[0], pair[1]));
             for pair in times.windows(2).filter(all_decode) {
                 n_decoded += 1;
                 token_ms.push(pair[1] - pair[0]);
@@ -105,6 +107,19 @@ mod tests {
         assert_eq!(result.token_ms, Percentiles::of(&[1000.0; 4]));
         assert_eq!(result.first_token_ms, Percentiles::of(&[2000.0, 4000.0]));
         assert_eq!(result.position_ms, [1500.0, 1000.0, 1500.0]);
+    }
+
+    #[test]
+    fn a_step_counts_with_all_its_tokens() {
+        // Eight prompts end one a step, so that there is but one step in which all decode. Its tokens come a little apart.
+        let times = |sequence: u32| {
+            let apart = f64::from(sequence) / 1000.0;
+            (sequence..sequence + 9).map(|step| f64::from(1 + step) * 600.0 + apart).collect()
+        };
+        let run = Times { tokens: (0..8).map(times).collect(), cached_tokens: 0 };
+        let result = summarize(load(8, 1, 9), &[run]);
+        let rate = result.decode_tokens_per_sec.unwrap();
+        assert!((rate - 8.0 / 0.6).abs() < 0.01, "{rate}");
     }
 
     #[test]
