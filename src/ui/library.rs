@@ -44,6 +44,7 @@ fn StoredCard(model: StoredModel) -> impl IntoView {
             <div class="stored-buttons">
                 <button
                     type="button"
+                    class="quiet"
                     disabled=loading
                     aria-label=format!("{verb} {name} from this browser")
                     on:click=move |_| screen.load_stored(&url)
@@ -107,7 +108,7 @@ pub(crate) fn OpenAddress() -> impl IntoView {
                 aria-describedby="address-about"
                 node_ref=input
             />
-            <button type="submit" disabled=loading>"Load it"</button>
+            <button type="submit" class="quiet" disabled=loading>"Load it"</button>
             <p id="address-about" class="about">
                 "From Hugging Face, or any server that allows this page to read from it. It is kept in this browser, if that keeps anything."
             </p>

@@ -229,9 +229,9 @@ fn facts(model: &Loaded, stored: &[StoredModel]) -> Vec<(&'static str, String)> 
         let kept = match stored.iter().find(|stored| stored.url == url) {
             Some(stored) if stored.is_complete => "yes; it opens without its server",
             Some(_) => "in part",
-            None => "no; the browser refuses, or has no room",
+            None => "no; deleted, or the browser refuses or has no room",
         };
-        facts.push(("Kept in this browser", kept.to_owned()));
+        facts.push(("Kept here", kept.to_owned()));
     }
     facts
 }
