@@ -11,6 +11,7 @@ use pagelm::store::kept::{Kept, Origin, Shelf};
 use pagelm::store::manifest::{Hash, Manifest, PART_BYTES};
 use pagelm::store::{Source, StoreError};
 use pollster::block_on;
+use sha2::{Digest as _, Sha256};
 
 const URL: &str = "https://example.org/model.gguf";
 const N_PARTS: usize = 4;
@@ -72,6 +73,8 @@ impl Shelf for MemoryShelf {
 struct Server {
     bytes: Rc<RefCell<Vec<u8>>>,
     version: Rc<RefCell<Option<String>>>,
+    /// What its address promises.
+    promised: Rc<RefCell<Option<Hash>>>,
     /// Reads that it still answers.
     answers: Rc<Cell<usize>>,
     /// Reads that it breaks off before it answers one.
@@ -92,6 +95,7 @@ impl Server {
         Self {
             bytes: Rc::new(RefCell::new(bytes)),
             version: Rc::new(RefCell::new(Some("a".into()))),
+            promised: Rc::default(),
             answers: Rc::new(Cell::new(usize::MAX)),
             slips: Rc::default(),
             n_opened: Rc::default(),
@@ -127,6 +131,10 @@ impl Origin for Server {
 
     fn url(&self) -> &str {
         URL
+    }
+
+    fn sha_256(&self) -> Option<Hash> {
+        *self.promised.borrow()
     }
 
     async fn open(&self) -> Result<Opened, StoreError> {
@@ -300,7 +308,12 @@ fn a_version_that_changes_meanwhile_is_told_and_mixed_with_none() {
     let kept = server.open(&shelf);
     block_on(kept.read(0, 10)).unwrap();
     server.version.replace(Some("b".into()));
-    let error = block_on(kept.read(PART_BYTES, 10)).unwrap_err();
+    // What was on its way is still of the first.
+    assert_eq!(
+        block_on(kept.read(PART_BYTES, 10)).unwrap(),
+        server.bytes.borrow()[PART_BYTES as usize..][..10]
+    );
+    let error = block_on(kept.read(2 * PART_BYTES, 10)).unwrap_err();
     assert!(matches!(error, StoreError::Changed { .. }), "{error}");
 
     // A part that is damaged is not mended with another version's.
@@ -314,6 +327,66 @@ fn a_version_that_changes_meanwhile_is_told_and_mixed_with_none() {
     let kept = server.open(&shelf);
     read_through(&kept, &server);
     assert_eq!(kept.fetched_bytes(), LEN as u64, "all of the new one");
+}
+
+#[test]
+fn the_next_part_is_asked_for_before_it_is_wanted() {
+    let (server, shelf) = (Server::new(), MemoryShelf::default());
+    let kept = server.open(&shelf);
+    block_on(kept.read(0, 10)).unwrap();
+    assert_eq!((server.n_reads(), kept.fetched_bytes()), (2, PART_BYTES), "the second is on its way");
+    // Whoever goes elsewhere is not given the wrong one.
+    assert_eq!(
+        block_on(kept.read(2 * PART_BYTES, 10)).unwrap(),
+        server.bytes.borrow()[2 * PART_BYTES as usize..][..10]
+    );
+    read_through(&kept, &server);
+    // What is here is not asked for ahead.
+    shelf.parts.borrow_mut().remove(&0);
+    let n_before = server.n_reads();
+    read_through(&server.open(&shelf), &server);
+    assert_eq!(server.n_reads(), n_before + 1);
+}
+
+#[test]
+fn a_file_that_is_not_the_promised_one_is_refused() {
+    let promise = |server: &Server| {
+        let hash: Hash = Sha256::digest(&*server.bytes.borrow()).into();
+        server.promised.replace(Some(hash));
+    };
+    // Also where a part of it came before, and where the shelf has no room.
+    for (n_before, room) in [(0, None), (2, None), (0, Some(0))] {
+        let (server, shelf) = (Server::new(), MemoryShelf::default());
+        promise(&server);
+        shelf.room_bytes.set(room);
+        server.bytes.borrow_mut()[5_000_000] ^= 1;
+        if n_before > 0 {
+            server.answers.set(n_before);
+            assert!(block_on(server.open(&shelf).read(0, LEN)).is_err());
+            server.answers.set(usize::MAX);
+        }
+        let kept = server.open(&shelf);
+        let error = block_on(kept.read(0, LEN)).unwrap_err();
+        assert!(matches!(error, StoreError::NotPromised { .. }), "{error}");
+        assert!(shelf.parts.borrow().is_empty() && shelf.manifest.borrow().is_none(), "nothing of it stays");
+        // A server that does better is heard again.
+        server.bytes.borrow_mut()[5_000_000] ^= 1;
+        read_through(&kept, &server);
+        if room.is_none() {
+            read_through(&server.open(&shelf), &server);
+            assert_eq!(server.open(&shelf).kept_bytes(), LEN as u64);
+        }
+    }
+    // What was kept without a promise is compared by the next load that has one; another promise starts over.
+    let (server, shelf) = (Server::new(), MemoryShelf::default());
+    read_through(&server.open(&shelf), &server);
+    promise(&server);
+    read_through(&server.open(&shelf), &server);
+    assert_eq!(server.n_reads(), N_PARTS);
+    server.bytes.borrow_mut()[7] ^= 1;
+    promise(&server);
+    read_through(&server.open(&shelf), &server);
+    assert_eq!(server.n_reads(), 2 * N_PARTS);
 }
 
 #[test]

@@ -147,15 +147,22 @@ impl Checkpoint {
         self.name_file_type();
     }
 
+    /// How most values of matrices are packed; nothing without a matrix.
+    pub fn main_block_type(&self) -> Option<BlockType> {
+        let matrices = self.tensors.iter().filter(|tensor| tensor.is_matrix());
+        matrices.map(|matrix| matrix.block_type).max_by_key(|block_type| self.n_values_in(*block_type))
+    }
+
+    fn n_values_in(&self, block_type: BlockType) -> u64 {
+        let matrices = self.tensors.iter().filter(|tensor| tensor.is_matrix());
+        matrices.filter(|tensor| tensor.block_type == block_type).map(Tensor::n_values).sum()
+    }
+
     /// Writes down in the metadata what most matrices are, where llama.cpp has a number for it.
     pub(super) fn name_file_type(&mut self) {
-        let bytes_of = |block_type: BlockType| -> u64 {
-            let matrices = self.tensors.iter().filter(|tensor| tensor.is_matrix());
-            matrices.filter(|tensor| tensor.block_type == block_type).map(Tensor::n_values).sum()
-        };
-        let most = FILE_TYPES.into_iter().max_by_key(|(block_type, _)| bytes_of(*block_type));
+        let most = FILE_TYPES.into_iter().max_by_key(|(block_type, _)| self.n_values_in(*block_type));
         if let Some((block_type, number)) = most
-            && bytes_of(block_type) > 0
+            && self.n_values_in(block_type) > 0
         {
             self.metadata.set("general.file_type", Value::U32(number));
         }

@@ -226,6 +226,11 @@ fn checked_context(asked: Option<u32>, most: usize) -> Result<usize, LoadError> 
     }
 }
 
+/// Without what controls a terminal, and no novel.
+fn fit_to_be_shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(MAX_NAME_CHARS).collect()
+}
+
 impl<S: Source> Described<S> {
     /// What the files say; tokens and merges are with the tokenizer now.
     pub fn checkpoint(&self) -> &Checkpoint {
@@ -245,8 +250,17 @@ impl<S: Source> Described<S> {
     /// The model's own name, or its file's, fit to be shown: what controls a terminal is left out, and a novel is cut.
     pub fn model_name(&self) -> String {
         let metadata = &self.files.checkpoint.metadata;
-        let name = metadata.opt_str("general.name").ok().flatten().unwrap_or(self.files.name());
-        name.chars().filter(|c| !c.is_control()).take(MAX_NAME_CHARS).collect()
+        fit_to_be_shown(metadata.opt_str("general.name").ok().flatten().unwrap_or(self.files.name()))
+    }
+
+    /// The licence that the files name.
+    fn license(&self) -> Option<String> {
+        self.files.checkpoint.metadata.opt_str("general.license").ok().flatten().map(fit_to_be_shown)
+    }
+
+    /// How most weights are packed.
+    fn quantization(&self) -> String {
+        self.files.checkpoint.main_block_type().map_or_else(String::new, |packed| packed.name().to_owned())
     }
 
     /// Bytes of the files with weights.
@@ -405,8 +419,11 @@ impl<S: Source> Described<S> {
             id: 0,
             name: self.model_name(),
             architecture: self.config.architecture.clone(),
+            quantization: self.quantization(),
+            license: self.license(),
             n_parameters: self.n_parameters(),
             file_bytes: self.files.len_bytes(),
+            storage_note: self.files.note(),
             weight_bytes: model.weight_bytes(),
             context: context as u32,
             kv_tokens: model.kv_tokens() as u32,

@@ -262,6 +262,9 @@ async fn open_gpu<P: Place>(place: &P, is_patient: bool) -> Result<Gpu, GpuError
 
 /// What is being done, for people.
 fn words_for(sources: &[impl Source]) -> String {
+    if let Some(note) = sources.iter().find_map(Source::note) {
+        return format!("Loading: {note}");
+    }
     match sources {
         [source] => format!("Loading {}", source.name()),
         [first, _] => format!("Loading {} and 1 more file", first.name()),

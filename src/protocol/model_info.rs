@@ -13,10 +13,16 @@ pub struct ModelInfo {
     pub name: String,
     /// Architecture as the file calls it.
     pub architecture: String,
+    /// How most weights are packed, as GGUF calls it.
+    pub quantization: String,
+    /// The licence that the file names, if it names one.
+    pub license: Option<String>,
     /// Parameters in all.
     pub n_parameters: u64,
     /// Bytes of the file.
     pub file_bytes: u64,
+    /// Why it is not kept for the next visit, where models are and this one is not.
+    pub storage_note: Option<String>,
     /// Bytes of weights on the device.
     pub weight_bytes: u64,
     /// Longest conversation in tokens.

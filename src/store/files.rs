@@ -77,6 +77,11 @@ impl<S: Source> ModelFiles<S> {
         files.into_iter().map(|file| self.sources[file].len_bytes()).sum()
     }
 
+    /// What a person should know of how they are read.
+    pub fn note(&self) -> Option<String> {
+        self.sources.iter().find_map(Source::note)
+    }
+
     /// File and name of a tensor as the files call it, for messages; `None` where no file has it.
     pub fn place_of(&self, tensor: &str) -> Option<(&str, &str)> {
         match &self.checkpoint.tensor(tensor)?.origin {

@@ -2,15 +2,19 @@
 //! part. So a download that breaks off goes on where it was, and the next load asks no server.
 //!
 //! Invariant: what is read is what was fetched: a part whose hash is another than when it was laid down is fetched again,
-//! alone. A shelf that refuses costs the keeping, never the reading.
+//! alone. Where the whole file's hash is known, the last part is given out only once all of them have it. A shelf that
+//! refuses costs the keeping, never the reading.
 
 use std::cell::RefCell;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::ops::Range;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
 use super::manifest::{Hash, MAX_LEN_BYTES, Manifest};
-use super::{Source, StoreError, check_range};
+use super::whole::{Whole, hex};
+use super::{Source, StoreError, base_name, check_range};
 
 /// Pauses (ms) before a part is asked for again that could not be had.
 const PAUSES_MS: [f64; 4] = [500.0, 1000.0, 2000.0, 4000.0];
@@ -42,13 +46,16 @@ pub trait Shelf {
 /// Where a file is fetched from.
 pub trait Origin {
     /// What it is read by.
-    type Source: Source;
+    type Source: Source + 'static;
 
     /// What a person knows it by.
     fn name(&self) -> &str;
 
     /// Its whole address.
     fn url(&self) -> &str;
+
+    /// The SHA-256 that the whole file is promised to have, if it is.
+    fn sha_256(&self) -> Option<Hash>;
 
     /// Asks the server for it.
     fn open(&self) -> impl Future<Output = Result<Self::Source, StoreError>>;
@@ -75,10 +82,17 @@ struct State<N> {
     opened: Option<Rc<N>>,
     /// The part that was read last, until its end was read.
     last: Option<(usize, Rc<Vec<u8>>)>,
+    /// The part that is on its way, so that the line is busy while the one before is used.
+    ahead: Option<(usize, Coming)>,
+    /// What was read so far of a file whose hash is yet to be compared.
+    whole: Option<Whole>,
     /// Why no more is laid down.
     refusal: Option<String>,
     fetched_bytes: u64,
 }
+
+/// Bytes that were asked for.
+type Coming = Pin<Box<dyn Future<Output = Result<Vec<u8>, StoreError>>>>;
 
 impl<O: Origin, S> Clone for Kept<O, S> {
     fn clone(&self) -> Self {
@@ -110,7 +124,8 @@ impl<O: Origin, S: Shelf> Kept<O, S> {
             return Err(StoreError::Unreadable { name: origin.name().to_owned(), problem });
         }
         let mut refusal = None;
-        let manifest = match known.filter(|manifest| manifest.is_of(len_bytes, version.as_deref())) {
+        let known = known.filter(|manifest| manifest.is_of(len_bytes, version.as_deref()));
+        let manifest = match known {
             Some(manifest) => manifest,
             None => {
                 shelf.clear().await;
@@ -124,7 +139,9 @@ impl<O: Origin, S: Shelf> Kept<O, S> {
 
     async fn known(origin: &O, shelf: &S) -> Option<Manifest> {
         let manifest = Manifest::parse(&shelf.manifest().await?)?;
-        (manifest.url == origin.url()).then_some(manifest)
+        let is_promised = |whole: Hash| origin.sha_256().is_none_or(|promised| promised == whole);
+        let is_it = manifest.url == origin.url() && manifest.whole.is_none_or(is_promised);
+        is_it.then_some(manifest)
     }
 
     fn new(
@@ -135,13 +152,27 @@ impl<O: Origin, S: Shelf> Kept<O, S> {
         refusal: Option<String>,
     ) -> Self {
         let len_bytes = manifest.len_bytes;
-        let state = State { manifest, opened: opened.map(Rc::new), last: None, refusal, fetched_bytes: 0 };
+        let promised = origin.sha_256().filter(|promised| manifest.whole != Some(*promised));
+        let state = State {
+            manifest,
+            opened: opened.map(Rc::new),
+            last: None,
+            ahead: None,
+            whole: promised.map(Whole::new),
+            refusal,
+            fetched_bytes: 0,
+        };
         Self { file: Rc::new(File { origin, shelf, len_bytes, state: RefCell::new(state) }) }
     }
 
     /// Why it is not kept, if it is not.
     pub fn refusal(&self) -> Option<String> {
         self.file.state.borrow().refusal.clone()
+    }
+
+    /// Lays no more of it down, for this reason.
+    pub fn keep_no_more(&self, why: String) {
+        self.file.state.borrow_mut().refusal = Some(why);
     }
 
     /// Bytes that lie on the shelf.
@@ -171,10 +202,12 @@ impl<O: Origin, S: Shelf> File<O, S> {
             Some(bytes) => bytes,
             None => {
                 let bytes = self.fetch(part).await?;
+                self.look_ahead(part + 1);
                 self.keep(part, &bytes).await;
                 bytes
             }
         };
+        self.compare_whole(part, &bytes).await?;
         let bytes = Rc::new(bytes);
         self.state.borrow_mut().last = Some((part, Rc::clone(&bytes)));
         Ok(bytes)
@@ -190,8 +223,13 @@ impl<O: Origin, S: Shelf> File<O, S> {
     async fn fetch(&self, part: usize) -> Result<Vec<u8>, StoreError> {
         let range = self.state.borrow().manifest.range(part);
         let mut pauses_ms = PAUSES_MS.into_iter();
+        let mut ahead = self.state.borrow_mut().ahead.take().filter(|(ahead, _)| *ahead == part);
         loop {
-            match self.fetch_range(&range).await {
+            let fetched = match ahead.take() {
+                Some((_, coming)) => coming.await.inspect(|bytes| self.count(bytes)),
+                None => self.fetch_range(&range).await,
+            };
+            match fetched {
                 Err(error) if error.is_transient() => match pauses_ms.next() {
                     Some(ms) => self.shelf.pause(ms).await,
                     None => return Err(error),
@@ -217,8 +255,62 @@ impl<O: Origin, S: Shelf> File<O, S> {
         }
         self.state.borrow_mut().opened = Some(Rc::clone(&source));
         let bytes = source.read(range.start, (range.end - range.start) as usize).await?;
-        self.state.borrow_mut().fetched_bytes += bytes.len() as u64;
+        self.count(&bytes);
         Ok(bytes)
+    }
+
+    fn count(&self, bytes: &[u8]) {
+        self.state.borrow_mut().fetched_bytes += bytes.len() as u64;
+    }
+
+    /// Asks the server, if it was found to have the same file, for a part that is missing, and waits for nothing.
+    fn look_ahead(&self, part: usize) {
+        let mut state = self.state.borrow_mut();
+        let is_missing = part < state.manifest.n_parts() && state.manifest.hash(part).is_none();
+        let Some(source) = state.opened.clone().filter(|_| is_missing) else { return };
+        let range = state.manifest.range(part);
+        let mut coming: Coming =
+            Box::pin(async move { source.read(range.start, (range.end - range.start) as usize).await });
+        // It is asked for when it is polled first; whoever wants the part polls it next.
+        if let Poll::Ready(come) = coming.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            coming = Box::pin(ready(come));
+        }
+        state.ahead = Some((part, coming));
+    }
+
+    /// Adds a part to the hash of the whole, and compares that with the promised one once all parts were there.
+    async fn compare_whole(&self, part: usize, bytes: &[u8]) -> Result<(), StoreError> {
+        let compared = {
+            let mut state = self.state.borrow_mut();
+            let n_parts = state.manifest.n_parts();
+            let Some(whole) = &mut state.whole else { return Ok(()) };
+            whole.add(part, bytes);
+            if whole.n_parts() < n_parts {
+                return Ok(());
+            }
+            state.whole.take().map(Whole::compare)
+        };
+        match compared {
+            Some(Err((promised, found))) => {
+                self.shelf.clear().await;
+                let mut state = self.state.borrow_mut();
+                state.whole = Some(Whole::new(promised));
+                let Manifest { url, len_bytes, version, .. } = state.manifest.clone();
+                state.manifest = Manifest::new(url, len_bytes, version);
+                let name = self.origin.name().to_owned();
+                Err(StoreError::NotPromised { name, promised: hex(&promised), found: hex(&found) })
+            }
+            Some(Ok(hash)) => {
+                self.state.borrow_mut().manifest.whole = Some(hash);
+                let text = self.state.borrow().manifest.to_text();
+                if self.state.borrow().refusal.is_none() {
+                    // One that is not laid down means that the next load compares again.
+                    let _ = self.shelf.keep_manifest(&text).await;
+                }
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     /// Lays a part down, and then says so in the manifest. After a refusal no more is tried.
@@ -247,6 +339,10 @@ impl<O: Origin, S: Shelf> Source for Kept<O, S> {
 
     fn len_bytes(&self) -> u64 {
         self.file.len_bytes
+    }
+
+    fn note(&self) -> Option<String> {
+        self.refusal().map(|why| format!("{} is not kept in this browser: {why}", base_name(self.name())))
     }
 
     async fn read(&self, offset_bytes: u64, len: usize) -> Result<Vec<u8>, StoreError> {

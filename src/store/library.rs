@@ -7,11 +7,15 @@ use serde::{Deserialize, Serialize};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 
+pub use self::listing::{About, StoredModel, describe, parts, remove, stored};
 use super::kept::{Kept, Origin, Shelf};
-use super::manifest::{Hash, Manifest};
-use super::opfs::{Folder, sha_256};
+use super::manifest::Hash;
+use super::opfs::{Folder, free_bytes, sha_256};
 use super::web::WebSource;
+use super::whole::{split_hash, without_hash};
 use super::{OpenError, Source, StoreError, base_name};
+
+mod listing;
 
 #[wasm_bindgen]
 extern "C" {
@@ -26,8 +30,12 @@ extern "C" {
 const MODELS: &str = "models";
 /// A model's list of files.
 const LIST: &str = "model.json";
+/// What the page knows of a model.
+const ABOUT: &str = "about.json";
 /// A file's manifest.
 const MANIFEST: &str = "manifest.json";
+/// So much of the browser's room is left to others: chats, and manifests.
+const SPARE_BYTES: u64 = 4 << 20;
 /// The form of the list. Another is not read: the model is fetched again.
 const FORM: u32 = 1;
 
@@ -37,7 +45,12 @@ pub enum ModelFile {
     /// One that is kept.
     Kept(Kept<Url, Shelved>),
     /// One that is read where it is.
-    Plain(WebSource),
+    Plain {
+        /// It.
+        file: WebSource,
+        /// Why it is not kept, where others are.
+        why: Option<String>,
+    },
 }
 
 /// The files of a model.
@@ -61,6 +74,7 @@ impl List {
 pub struct Url {
     name: String,
     whole: String,
+    sha_256: Option<Hash>,
 }
 
 impl Origin for Url {
@@ -72,6 +86,10 @@ impl Origin for Url {
 
     fn url(&self) -> &str {
         &self.whole
+    }
+
+    fn sha_256(&self) -> Option<Hash> {
+        self.sha_256
     }
 
     async fn open(&self) -> Result<WebSource, StoreError> {
@@ -143,82 +161,43 @@ impl Source for ModelFile {
     fn name(&self) -> &str {
         match self {
             Self::Kept(file) => file.name(),
-            Self::Plain(file) => file.name(),
+            Self::Plain { file, .. } => file.name(),
         }
     }
 
     fn len_bytes(&self) -> u64 {
         match self {
             Self::Kept(file) => file.len_bytes(),
-            Self::Plain(file) => file.len_bytes(),
+            Self::Plain { file, .. } => file.len_bytes(),
+        }
+    }
+
+    fn note(&self) -> Option<String> {
+        match self {
+            Self::Kept(file) => file.note(),
+            Self::Plain { why, .. } => why.clone(),
         }
     }
 
     async fn read(&self, offset_bytes: u64, len: usize) -> Result<Vec<u8>, StoreError> {
         match self {
             Self::Kept(file) => file.read(offset_bytes, len).await,
-            Self::Plain(file) => file.read(offset_bytes, len).await,
+            Self::Plain { file, .. } => file.read(offset_bytes, len).await,
         }
     }
-}
-
-/// A model that is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredModel {
-    /// Its whole address.
-    pub url: String,
-    /// Bytes that are here.
-    pub kept_bytes: u64,
-    /// Bytes of all files whose length is known.
-    pub len_bytes: u64,
-    /// Whether nothing of it is missing.
-    pub is_complete: bool,
-}
-
-/// What is kept, by address.
-pub async fn stored() -> Vec<StoredModel> {
-    let Ok(models) = Folder::at_root(MODELS).await else { return Vec::new() };
-    let mut stored = Vec::new();
-    for name in models.names().await.unwrap_or_default() {
-        if let Some(folder) = models.existing(&name).await {
-            stored.extend(stored_in(&folder).await);
-        }
-    }
-    stored.sort_by(|a: &StoredModel, b| a.url.cmp(&b.url));
-    stored
-}
-
-async fn stored_in(folder: &Folder) -> Option<StoredModel> {
-    let list = List::parse(&folder.read_text(LIST).await?)?;
-    let mut model = StoredModel { url: list.url, kept_bytes: 0, len_bytes: 0, is_complete: true };
-    for n in 0..list.files.len() {
-        let manifest = match folder.existing(&folder_of_file(n)).await {
-            Some(file) => file.read_text(MANIFEST).await.and_then(|text| Manifest::parse(&text)),
-            None => None,
-        };
-        model.is_complete &= manifest.as_ref().is_some_and(Manifest::is_complete);
-        if let Some(manifest) = manifest {
-            model.kept_bytes += manifest.kept_bytes();
-            model.len_bytes += manifest.len_bytes;
-        }
-    }
-    Some(model)
-}
-
-/// Takes what is kept of the model at a whole address away. The error is a sentence.
-pub async fn remove(url: &str) -> Result<(), String> {
-    let models = Folder::at_root(MODELS).await?;
-    models.remove(&folder_of(url)).await.map_err(|error| {
-        let name = base_name(url);
-        format!("{name} could not be deleted ({error}); it may be in use by another tab, so try again later.")
-    })
 }
 
 /// The files of the model at a URL, kept if the browser keeps anything. A server is asked only where something is missing.
+/// Behind the URL may stand the SHA-256 of the file that it names ([`split_hash`]).
 pub async fn open(url: &str) -> Result<Vec<ModelFile>, OpenError> {
-    let Some(whole) = whole_url(url) else { return plain(WebSource::model_files(url).await?) };
+    let (url, promised) = split_hash(url).map_err(|problem| {
+        OpenError::Store(StoreError::Unreadable { name: without_hash(url).to_owned(), problem })
+    })?;
+    let promised = Promise { url, hash: promised };
+    let Some(whole) = whole_url(url) else { return plain(WebSource::model_files(url).await?, None) };
     let Ok(models) = Folder::at_root(MODELS).await else {
-        return plain(WebSource::model_files(url).await?);
+        let why = format!("{} is not kept: this browser lets the page keep nothing", base_name(url));
+        return plain(WebSource::model_files(url).await?, Some(why));
     };
     let folder_name = folder_of(&whole);
     let known = match models.existing(&folder_name).await {
@@ -230,7 +209,7 @@ pub async fn open(url: &str) -> Result<Vec<ModelFile>, OpenError> {
     let known = known.filter(|(_, list)| list.url == whole);
     if let Some((folder, list)) = &known
         && let Some(files) =
-            shelved(folder, &list.files, async |url, shelf| Kept::open_complete(url, shelf).await).await
+            shelved(folder, list, &promised, async |url, shelf| Kept::open_complete(url, shelf).await).await
     {
         return Ok(files);
     }
@@ -239,62 +218,112 @@ pub async fn open(url: &str) -> Result<Vec<ModelFile>, OpenError> {
         // What is missing may be of no use to the model.
         (Err(OpenError::Store(error)), Some((folder, list))) if error.is_transient() => {
             let files =
-                shelved(folder, &list.files, async |url, shelf| Kept::open_away(url, shelf).await).await;
+                shelved(folder, list, &promised, async |url, shelf| Kept::open_away(url, shelf).await).await;
             return files.ok_or(error.into());
         }
         (Err(error), _) => return Err(error),
     };
     let names: Vec<String> = found.iter().map(|file| file.name().to_owned()).collect();
-    if known.as_ref().is_some_and(|(_, list)| list.files != names) {
+    let known = match known {
         // Its files have other numbers now.
-        let _ = models.remove(&folder_name).await;
+        Some((_, list)) if list.files != names => {
+            let _ = models.remove(&folder_name).await;
+            None
+        }
+        known => known,
+    };
+    let kept_bytes = match &known {
+        Some((folder, list)) => listing::bytes_in(folder, list).await,
+        None => 0,
+    };
+    let len_bytes = found.iter().map(Source::len_bytes).sum::<u64>();
+    let too_little = no_room(base_name(url), len_bytes.saturating_sub(kept_bytes), free_bytes().await);
+    if too_little.is_some() && known.is_none() {
+        return plain(found, too_little);
     }
     let list = List { form: FORM, url: whole, files: names };
-    let Ok(folder) = models.folder(&folder_name).await else { return plain(found) };
+    let unwritten =
+        |problem: String| Some(format!("{} is not kept in this browser: {problem}", base_name(url)));
+    let folder = match models.folder(&folder_name).await {
+        Ok(folder) => folder,
+        Err(problem) => return plain(found, unwritten(problem)),
+    };
     let text = serde_json::to_string(&list).expect("texts");
-    if folder.write(LIST, text.as_bytes()).await.is_err() {
-        return plain(found);
+    if let Err(problem) = folder.write(LIST, text.as_bytes()).await {
+        return plain(found, unwritten(problem));
     }
     let mut opened = Vec::with_capacity(found.len());
     for (n, file) in found.into_iter().enumerate() {
-        opened.push(match shelf_of(&folder, n, file.name()).await {
-            Some((url, shelf)) => ModelFile::Kept(Kept::open(url, shelf, file).await?),
-            None => ModelFile::Plain(file),
+        opened.push(match shelf_of(&folder, n, file.name(), &promised).await {
+            Some((url, shelf)) => {
+                let kept = Kept::open(url, shelf, file).await?;
+                if let Some(why) = &too_little {
+                    kept.keep_no_more(why.clone());
+                }
+                ModelFile::Kept(kept)
+            }
+            None => ModelFile::Plain { file, why: None },
         });
     }
     Ok(opened)
 }
 
+/// The hash that the file at a URL is promised to have.
+struct Promise<'a> {
+    url: &'a str,
+    hash: Option<Hash>,
+}
+
+impl Promise<'_> {
+    /// The same for the file of that name, which may be another one of the model's.
+    fn of(&self, name: &str) -> Option<Hash> {
+        self.hash.filter(|_| name == self.url)
+    }
+}
+
+/// Why what is missing of a model does not fit into what the browser has free, if it does not. Where it tells nothing, it
+/// is tried.
+fn no_room(name: &str, missing_bytes: u64, free_bytes: Option<u64>) -> Option<String> {
+    let free_bytes = free_bytes.filter(|free| *free < missing_bytes.saturating_add(SPARE_BYTES))?;
+    let mb = |bytes: u64| bytes.div_ceil(1_000_000);
+    Some(format!(
+        "{name} is fetched but not kept: it needs {} MB of this browser's storage, which has room for {} MB; to keep it, delete another model and load it again",
+        mb(missing_bytes),
+        mb(free_bytes)
+    ))
+}
+
 /// All files of a list from their shelves, if each can be had so.
 async fn shelved(
     folder: &Folder,
-    names: &[String],
+    list: &List,
+    promised: &Promise<'_>,
     open: impl AsyncFn(Url, Shelved) -> Option<Kept<Url, Shelved>>,
 ) -> Option<Vec<ModelFile>> {
-    let mut files = Vec::with_capacity(names.len());
-    for (n, name) in names.iter().enumerate() {
-        let (url, shelf) = shelf_of(folder, n, name).await?;
+    let mut files = Vec::with_capacity(list.files.len());
+    for (n, name) in list.files.iter().enumerate() {
+        let (url, shelf) = shelf_of(folder, n, name, promised).await?;
         files.push(ModelFile::Kept(open(url, shelf).await?));
     }
     (!files.is_empty()).then_some(files)
 }
 
 /// Where the file of that number lies.
-async fn shelf_of(model: &Folder, n: usize, name: &str) -> Option<(Url, Shelved)> {
+async fn shelf_of(model: &Folder, n: usize, name: &str, promised: &Promise<'_>) -> Option<(Url, Shelved)> {
     let whole = whole_url(name)?;
     let folder_name = folder_of_file(n);
     let folder = model.folder(&folder_name).await.ok()?;
     let shelf = Shelved { model: model.clone(), name: folder_name, folder };
-    Some((Url { name: name.to_owned(), whole }, shelf))
+    Some((Url { name: name.to_owned(), whole, sha_256: promised.of(name) }, shelf))
 }
 
-fn plain(files: Vec<WebSource>) -> Result<Vec<ModelFile>, OpenError> {
-    Ok(files.into_iter().map(ModelFile::Plain).collect())
+fn plain(files: Vec<WebSource>, why: Option<String>) -> Result<Vec<ModelFile>, OpenError> {
+    Ok(files.into_iter().map(|file| ModelFile::Plain { file, why: why.clone() }).collect())
 }
 
-/// The whole address of a URL that is on a server.
+/// The whole address of a URL that is on a server, without the hash behind it.
 pub fn whole_url(url: &str) -> Option<String> {
-    let whole = web_sys::Url::new_with_base(url, &location()).ok()?;
+    let whole = web_sys::Url::new_with_base(without_hash(url), &location()).ok()?;
     matches!(whole.protocol().as_str(), "http:" | "https:").then(|| whole.href())
 }
 

@@ -16,7 +16,7 @@ pub const MAX_LEN_BYTES: u64 = 1 << 40;
 /// The form of the text. Another is not read: the file is fetched again.
 const FORM: u32 = 1;
 
-/// SHA-256 of a part.
+/// A SHA-256.
 pub type Hash = [u8; 32];
 
 /// A file in parts.
@@ -29,6 +29,9 @@ pub struct Manifest {
     pub len_bytes: u64,
     /// The server's name for this version of it, if it has one.
     pub version: Option<String>,
+    /// SHA-256 of the whole, where that was promised and was found to be so.
+    #[serde(default)]
+    pub whole: Option<Hash>,
     part_bytes: u64,
     /// Of each part that is there.
     hashes: Vec<Option<Hash>>,
@@ -38,7 +41,15 @@ impl Manifest {
     /// Of a file of which nothing is there.
     pub fn new(url: String, len_bytes: u64, version: Option<String>) -> Self {
         let n_parts = len_bytes.div_ceil(PART_BYTES) as usize;
-        Self { form: FORM, url, len_bytes, version, part_bytes: PART_BYTES, hashes: vec![None; n_parts] }
+        Self {
+            form: FORM,
+            url,
+            len_bytes,
+            version,
+            whole: None,
+            part_bytes: PART_BYTES,
+            hashes: vec![None; n_parts],
+        }
     }
 
     /// Reads what [`Self::to_text`] wrote; `None` where it is no manifest of this form.

@@ -13,6 +13,7 @@ pub mod native;
 pub mod opfs;
 #[cfg(feature = "web")]
 pub mod web;
+pub mod whole;
 
 use std::future::Future;
 
@@ -26,6 +27,11 @@ pub trait Source {
 
     /// Length of the file in bytes.
     fn len_bytes(&self) -> u64;
+
+    /// What a person should know of how it is read, such as that it is not kept and why.
+    fn note(&self) -> Option<String> {
+        None
+    }
 
     /// Exactly `len` bytes from `offset_bytes` on. The caller bounds `len` by what memory holds.
     fn read(&self, offset_bytes: u64, len: usize) -> impl Future<Output = Result<Vec<u8>, StoreError>>;
@@ -71,6 +77,18 @@ pub enum StoreError {
         name: String,
         /// How that shows.
         problem: String,
+    },
+    /// All of it came, and it is another file than its address promises.
+    #[error(
+        "{name} is not the file that was promised: its SHA-256 is {found} and not {promised}; what came of it was deleted: load it again, or check its address"
+    )]
+    NotPromised {
+        /// The file.
+        name: String,
+        /// Its hash by its address.
+        promised: String,
+        /// Its hash.
+        found: String,
     },
 }
 
@@ -181,6 +199,7 @@ pub async fn read_all(source: &impl Source, most: u64) -> Result<Vec<u8>, OpenEr
 
 /// The last part of a path or URL: the file's own name.
 pub fn base_name(name: &str) -> &str {
+    let name = whole::without_hash(name);
     let path = name.split_once('?').map_or(name, |(path, _)| path);
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }

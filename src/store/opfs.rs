@@ -20,6 +20,12 @@ extern "C" {
     #[wasm_bindgen(catch, js_namespace = ["navigator", "storage"], js_name = estimate)]
     fn get_estimate() -> Result<Promise, JsValue>;
 
+    #[wasm_bindgen(catch, js_namespace = ["navigator", "storage"], js_name = persist)]
+    fn ask_to_persist() -> Result<Promise, JsValue>;
+
+    #[wasm_bindgen(catch, js_namespace = ["navigator", "storage"], js_name = persisted)]
+    fn ask_whether_persisted() -> Result<Promise, JsValue>;
+
     #[wasm_bindgen(catch, js_namespace = ["crypto", "subtle"], js_name = digest)]
     fn digest(algorithm: &str, bytes: &Uint8Array) -> Result<Promise, JsValue>;
 }
@@ -61,10 +67,15 @@ impl Folder {
         }
     }
 
+    /// A file as it is now, if it is there.
+    pub async fn blob(&self, name: &str) -> Option<Blob> {
+        let handle: FileSystemFileHandle = awaited(Ok(self.0.get_file_handle(name))).await.ok()?;
+        awaited(Ok(handle.get_file())).await.ok()
+    }
+
     /// A file's bytes, if it can be read.
     pub async fn read(&self, name: &str) -> Option<Vec<u8>> {
-        let handle: FileSystemFileHandle = awaited(Ok(self.0.get_file_handle(name))).await.ok()?;
-        let file: Blob = awaited(Ok(handle.get_file())).await.ok()?;
+        let file = self.blob(name).await?;
         let buffer = JsFuture::from(file.array_buffer()).await.ok()?;
         Some(Uint8Array::new(&buffer).to_vec())
     }
@@ -128,6 +139,17 @@ pub async fn free_bytes() -> Option<u64> {
     let estimate = JsFuture::from(get_estimate().ok()?).await.ok()?;
     let [quota, usage] = ["quota", "usage"].map(|key| Reflect::get(&estimate, &key.into()).ok()?.as_f64());
     Some((quota? - usage?).max(0.0) as u64)
+}
+
+/// Asks the browser to keep what is here until the person takes it away, and tells whether it will, if it tells. Works in
+/// pages alone.
+pub async fn persist() -> Option<bool> {
+    JsFuture::from(ask_to_persist().ok()?).await.ok()?.as_bool()
+}
+
+/// Whether the browser takes nothing away of what is here by itself, if it tells.
+pub async fn is_lasting() -> Option<bool> {
+    JsFuture::from(ask_whether_persisted().ok()?).await.ok()?.as_bool()
 }
 
 /// SHA-256, by the browser.

@@ -3,7 +3,9 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::fit::Need;
 use crate::protocol::GenerateOptions;
+use crate::store::whole::{BEFORE_HASH, split_hash};
 
 /// Where the offers lie, relative to the page.
 pub(crate) const CATALOGUE_URL: &str = "models.json";
@@ -13,7 +15,7 @@ pub(crate) const CATALOGUE_URL: &str = "models.json";
 pub(crate) struct Offer {
     /// What it is called; names its settings too.
     pub(crate) name: String,
-    /// Where it lies, relative to the page.
+    /// Where it lies, relative to the page, with its hash behind it if that is known.
     pub(crate) url: String,
     /// Size of the file in bytes.
     pub(crate) n_bytes: u64,
@@ -21,6 +23,8 @@ pub(crate) struct Offer {
     pub(crate) quantization: String,
     /// SPDX name of its licence.
     pub(crate) license: String,
+    /// What it takes to run it.
+    pub(crate) need: Need,
     /// The options it starts with.
     pub(crate) options: GenerateOptions,
 }
@@ -42,6 +46,9 @@ struct OfferEntry {
     bytes: u64,
     quantization: String,
     license: String,
+    sha256: Option<String>,
+    kv_bytes_per_token: Option<u64>,
+    context: Option<u32>,
     /// Those options that differ from [`default_options`].
     #[serde(default)]
     options: Map<String, Value>,
@@ -55,11 +62,17 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Offer>, String> {
 }
 
 fn offer_from_entry(entry: OfferEntry) -> Result<Offer, String> {
-    let OfferEntry { name, url, bytes: n_bytes, quantization, license, options } = entry;
+    let OfferEntry { name, mut url, bytes: n_bytes, quantization, license, options, .. } = entry;
+    if let Some(hash) = &entry.sha256 {
+        url = format!("{url}{BEFORE_HASH}{hash}");
+        split_hash(&url).map_err(|problem| format!("In {CATALOGUE_URL}: {problem}."))?;
+    }
+    let need =
+        Need { weight_bytes: n_bytes, kv_bytes_per_token: entry.kv_bytes_per_token, context: entry.context };
     let options = options_from_overrides(options).map_err(|error| {
         format!("In {CATALOGUE_URL} the options of \u{201c}{name}\u{201d} are wrong: {error}.")
     })?;
-    Ok(Offer { name, url, n_bytes, quantization, license, options })
+    Ok(Offer { name, url, n_bytes, quantization, license, need, options })
 }
 
 fn options_from_overrides(overrides: Map<String, Value>) -> Result<GenerateOptions, serde_json::Error> {
@@ -94,6 +107,7 @@ mod tests {
             ("<!doctype html>".to_owned(), "models.json"),
             (r#"{"models": [{"name": "Tiny"}]}"#.to_owned(), "url"),
             (entry(r#"{"heat": 1}"#), "heat"),
+            (entry(r#"{}, "sha256": "beef""#), "64 hexadecimal digits"),
             (entry(r#"{"temperature": "hot"}"#), "Tiny"),
         ] {
             let error = parse(&text).unwrap_err();

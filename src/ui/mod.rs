@@ -15,6 +15,7 @@ mod composer;
 mod conversation;
 mod drop_target;
 mod fields;
+mod fit;
 mod header;
 mod in_use;
 mod library;

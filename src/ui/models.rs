@@ -7,14 +7,15 @@ use web_sys::File;
 
 use super::{
     catalogue::Offer,
+    fit::room_warning,
     in_use::RoomDialog,
-    library::{OpenAddress, Stored},
+    library::{OpenAddress, Stored, VerdictLine, VerdictView},
     progress::Progress,
     screen::Screen,
     state::{Loaded, Loading, Part, State},
     words,
 };
-use crate::store::library::{StoredModel, whole_url};
+use crate::store::library::whole_url;
 
 /// The picker; it stays in the page while hidden, so that a chosen file is not lost.
 #[component]
@@ -60,11 +61,21 @@ fn OfferCard(offer: Offer, offer_idx: ReadSignal<usize>) -> impl IntoView {
     });
     let loading = move || screen.read(Part::Models, State::is_loading);
     let about = format!("{} · {} · {}", words::bytes(offer.n_bytes), offer.quantization, offer.license);
+    let (n_bytes, whole) = (offer.n_bytes, whole_url(&offer.url));
+    let room = move || {
+        screen.read(Part::Models, |state| {
+            let stored = state.stored_at(whole.as_deref());
+            let kept_bytes = stored.map_or(0, |stored| stored.kept_bytes);
+            room_warning(n_bytes.saturating_sub(kept_bytes), state.free_bytes)
+        })
+    };
     view! {
         <li class="offer">
             <div>
                 <p class="offer-name">{offer.name.clone()}</p>
                 <p class="offer-about">{about}</p>
+                <VerdictLine need=offer.need />
+                {move || room().map(|verdict| view! { <VerdictView verdict /> })}
             </div>
             <button
                 type="button"
@@ -142,6 +153,9 @@ fn LoadProgress() -> impl IntoView {
     let is_own = Memo::new(move |_| {
         screen.read(Part::Models, |state| state.loading.as_ref().is_some_and(Loading::is_own))
     });
+    let is_download = Memo::new(move |_| {
+        screen.read(Part::Models, |state| state.loading.as_ref().is_some_and(Loading::is_download))
+    });
     let with_progress = move |read: fn(&Progress) -> String| {
         screen.read(Part::Loading, |state| {
             state.loading.as_ref().map_or_else(String::new, |loading| read(&loading.progress))
@@ -165,7 +179,7 @@ fn LoadProgress() -> impl IntoView {
                 <p class="load-numbers">{move || with_progress(progress_words)}</p>
                 <Show when=move || is_own.get()>
                     <button type="button" class="quiet" on:click=move |_| screen.give_up_load()>
-                        "Stop loading"
+                        {move || if is_download.get() { "Pause loading" } else { "Stop loading" }}
                     </button>
                 </Show>
             </div>
@@ -196,9 +210,8 @@ fn progress_words(progress: &Progress) -> String {
 #[component]
 fn Answering() -> impl IntoView {
     let screen = Screen::expect();
-    let facts = move || {
-        screen.read(Part::Models, |state| state.model.as_ref().map(|model| facts(model, &state.stored)))
-    };
+    let facts =
+        move || screen.read(Part::Models, |state| state.model.as_ref().map(|model| facts(model, state)));
     view! {
         {move || {
             facts()
@@ -216,7 +229,7 @@ fn Answering() -> impl IntoView {
     }
 }
 
-fn facts(model: &Loaded, stored: &[StoredModel]) -> Vec<(&'static str, String)> {
+fn facts(model: &Loaded, state: &State) -> Vec<(&'static str, String)> {
     let info = &model.info;
     let mut facts = vec![
         ("Model", model.name.clone()),
@@ -225,13 +238,16 @@ fn facts(model: &Loaded, stored: &[StoredModel]) -> Vec<(&'static str, String)> 
         ("File", words::bytes(info.file_bytes)),
         ("Weights on the device", words::bytes(info.weight_bytes)),
     ];
+    facts.push(("Packed as", info.quantization.clone()));
+    facts.extend(info.license.clone().map(|license| ("Licence", license)));
     if let Some(url) = model.url().and_then(whole_url) {
-        let kept = match stored.iter().find(|stored| stored.url == url) {
-            Some(stored) if stored.is_complete => "yes; it opens without its server",
-            Some(_) => "in part",
-            None => "no; deleted, or the browser refuses or has no room",
+        let kept = match (state.stored_at(Some(&url)), &info.storage_note) {
+            (Some(stored), _) if stored.is_complete => "yes; it opens without its server".to_owned(),
+            (Some(_), None) => "in part".to_owned(),
+            (_, Some(note)) => format!("no: {note}"),
+            (None, None) => "no; it was deleted".to_owned(),
         };
-        facts.push(("Kept here", kept.to_owned()));
+        facts.push(("Kept here", kept));
     }
     facts
 }

@@ -22,14 +22,11 @@ use super::{
 use crate::{
     client::{Client, Incoming},
     protocol::{AttachedFile, Event, GenerateOptions, IfFull, ModelSource, Request},
-    store::{
-        base_name,
-        library::{self, whole_url},
-        opfs,
-    },
+    store::{base_name, library::whole_url},
 };
 
 mod chats;
+mod library;
 
 /// Where settings are kept in the browser.
 const PREFERENCES_KEY: &str = "pagelm.preferences";
@@ -76,6 +73,7 @@ impl Screen {
             screen.change(|state| state.offer(offers));
         });
         screen.look_at_library();
+        screen.look_at_machine();
         provide_context(screen);
         screen
     }
@@ -157,6 +155,9 @@ impl Screen {
         defaults: Option<GenerateOptions>,
         attachments: Vec<JsValue>,
     ) {
+        if matches!(source, ModelSource::Url { .. }) {
+            self.keep_lastingly();
+        }
         let lost = self.peek(|state| state.engine == Engine::Lost);
         let client = self.client.get_value();
         let request = self.change(|state| state.load(name, source, defaults, now_ms()));
@@ -198,24 +199,6 @@ impl Screen {
             Some(offer_idx) => self.load_offer(offer_idx),
             None => self.load(base_name(url), ModelSource::Url { url: url.to_owned() }, None, Vec::new()),
         }
-    }
-
-    /// Takes a model out of the browser's storage; one that answers goes on.
-    pub(crate) fn delete_stored(self, url: String) {
-        leptos::task::spawn_local(async move {
-            if let Err(sentence) = library::remove(&url).await {
-                self.change(|state| state.notify(sentence));
-            }
-            self.look_at_library();
-        });
-    }
-
-    /// Looks at what this browser keeps.
-    fn look_at_library(self) {
-        leptos::task::spawn_local(async move {
-            let (stored, free_bytes) = (library::stored().await, opfs::free_bytes().await);
-            self.change(|state| state.keeps(stored, free_bytes));
-        });
     }
 
     /// Gives up the model that found no room.
@@ -277,8 +260,12 @@ impl Screen {
     }
 
     fn hear(self, incoming: &Incoming) {
-        if let Incoming::Event(Event::Ready { .. } | Event::LoadFailed { .. }) = incoming {
-            self.look_at_library();
+        match incoming {
+            Incoming::Event(Event::Ready { model, source: ModelSource::Url { url }, options }) => {
+                self.describe_stored(url, model, options);
+            }
+            Incoming::Event(Event::LoadFailed { .. }) => self.look_at_library(),
+            _ => {}
         }
         let request = self.change(|state| match incoming {
             Incoming::Event(event) => {

@@ -17,6 +17,7 @@ use self::{bench::Benchmark, models::Expected};
 use super::{
     catalogue::Offer,
     chat::Listed,
+    fit::Reach,
     preferences::Preferences,
     tally::Tally,
     turn::{Stage, Turn, TurnId},
@@ -106,6 +107,10 @@ pub(crate) struct State {
     pub(crate) stored: Vec<StoredModel>,
     /// Bytes that it has room for, where it tells.
     pub(crate) free_bytes: Option<u64>,
+    /// It takes nothing of that away by itself, where it tells.
+    pub(crate) is_lasting: Option<bool>,
+    /// What there is to compute with, once the browser told.
+    pub(crate) reach: Option<Reach>,
     pub(crate) benchmark: Benchmark,
     pub(crate) chat: OpenChat,
     /// All chats that are kept, the newest first.

@@ -180,8 +180,14 @@ export interface ModelInfo {
   id: number;
   name: string;
   architecture: string;
+  /** How most weights are packed, as GGUF calls it. */
+  quantization: string;
+  /** The licence that the file names. */
+  license: string | null;
   nParameters: number;
   fileBytes: number;
+  /** Why the page does not keep it; a program decides that by itself. */
+  storageNote: string | null;
   weightBytes: number;
   /** Longest conversation in tokens. */
   context: number;

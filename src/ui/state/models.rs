@@ -7,6 +7,7 @@ use crate::{
     store::library::StoredModel,
     ui::{
         catalogue::{Offer, default_options},
+        fit::Reach,
         progress::Progress,
     },
 };
@@ -28,6 +29,11 @@ impl Loading {
     /// Whether this tab asked for it, and so may stop it.
     pub(crate) fn is_own(&self) -> bool {
         self.asked.is_some()
+    }
+
+    /// Whether it comes from a server, so that what came of it stays.
+    pub(crate) fn is_download(&self) -> bool {
+        self.asked.as_ref().is_some_and(|asked| matches!(asked.source, ModelSource::Url { .. }))
     }
 }
 
@@ -87,10 +93,32 @@ impl State {
         self.touch(Part::Models);
     }
 
-    /// What this browser keeps of models, and what it has room for.
-    pub(crate) fn keeps(&mut self, stored: Vec<StoredModel>, free_bytes: Option<u64>) {
-        (self.stored, self.free_bytes) = (stored, free_bytes);
+    /// What this browser keeps of models, what it has room for, and whether it takes nothing away by itself.
+    pub(crate) fn keeps(
+        &mut self,
+        stored: Vec<StoredModel>,
+        free_bytes: Option<u64>,
+        is_lasting: Option<bool>,
+    ) {
+        (self.stored, self.free_bytes, self.is_lasting) = (stored, free_bytes, is_lasting);
         self.touch(Part::Models);
+    }
+
+    /// Whether the browser takes nothing away by itself, now that it was asked.
+    pub(crate) fn lasts(&mut self, is_lasting: Option<bool>) {
+        self.is_lasting = is_lasting;
+        self.touch(Part::Models);
+    }
+
+    /// What there is to compute with.
+    pub(crate) fn reaches(&mut self, reach: Reach) {
+        self.reach = Some(reach);
+        self.touch(Part::Models);
+    }
+
+    /// Bytes of the model at a whole address that are here.
+    pub(crate) fn stored_at(&self, url: Option<&str>) -> Option<&StoredModel> {
+        self.stored.iter().find(|stored| Some(stored.url.as_str()) == url)
     }
 
     /// Asks for a model at `now_ms`: one on offer comes with its options, a person's own file uses the page's. An answer
@@ -198,6 +226,9 @@ impl State {
         }
         self.expected = None;
         self.in_use.take_if(|in_use| in_use.asked.source == source);
+        if let Some(note) = info.storage_note.clone().filter(|_| is_new) {
+            self.notify(format!("{note}."));
+        }
         self.model = Some(Loaded { name: name.clone(), info, options, source });
         self.use_model(name, defaults);
         self.set_engine(Engine::Running);

@@ -115,7 +115,7 @@ fn servers_that_misbehave() {
 fn a_load_is_stopped_by_a_button() {
     in_page("load-stopped", Gpu::Missing, |page| {
         page.start_loading()?;
-        page.press("Stop loading")?;
+        page.press("Pause loading")?;
         let alert = page.see_alert(LOAD)?;
         assert!(alert.contains("loading was stopped"), "{alert}");
         page.load_default_model()?;
