@@ -27,6 +27,7 @@ use self::{
     envelope::Heard,
     ledger::{Ledger, Moves},
     link::{Line, Link},
+    locks::Claim,
     losses::Losses,
     shared::SharedLine,
     tabs::{Leader, TabsLine},
@@ -72,7 +73,7 @@ pub struct Client {
     ledger: RefCell<Ledger<JsValue>>,
     link: RefCell<Option<Link>>,
     way: Cell<Way>,
-    channel_name: String,
+    channel_name: RefCell<String>,
     leader: RefCell<Option<Rc<Leader>>>,
     /// How often this tab stood for election; only the last time counts.
     candidacy: Cell<u32>,
@@ -97,7 +98,7 @@ impl Client {
             ledger: RefCell::default(),
             link: RefCell::new(None),
             way: Cell::new(if shared::exists() { Way::Shared } else { Way::Tabs }),
-            channel_name: tabs::channel_name(),
+            channel_name: RefCell::new(tabs::channel_name()),
             leader: RefCell::new(None),
             candidacy: Cell::new(0),
             attempt: Cell::new(0),
@@ -197,7 +198,13 @@ impl Client {
         let client = Rc::clone(self);
         spawn_local(async move {
             let is_led = locks::is_taken(&place::name("leader")).await;
-            let lock = locks::hold(&place::random_name("tab")).await.held();
+            let lock = locks::hold(&place::random_name("tab")).await;
+            if matches!(lock, Claim::Unavailable) {
+                // A browser may have locks and refuse them, with all that is kept: then there is no election either.
+                let is_shared = *client.channel_name.borrow() == place::name("tabs");
+                is_shared.then(|| client.channel_name.replace(place::random_name("tab")));
+            }
+            let lock = lock.held();
             if client.attempt.get() != attempt {
                 return;
             }
@@ -211,7 +218,7 @@ impl Client {
                 Ok(line) => {
                     client.link.replace(Some(Link::new(line, lock)));
                     client.after(open_ms, attempt, move |client| {
-                        if client.link.borrow().as_ref().is_none_or(|link| !link.is_open()) {
+                        if !client.is_open() {
                             client.link.replace(None);
                             client.connect(open_ms.saturating_mul(2));
                         }
@@ -220,6 +227,11 @@ impl Client {
                 Err(sentence) => client.give_up(sentence),
             }
         });
+    }
+
+    /// Whether a worker listens.
+    fn is_open(&self) -> bool {
+        self.link.borrow().as_ref().is_some_and(Link::is_open)
     }
 
     fn open_line(self: &Rc<Self>, attempt: u32) -> Result<Line, String> {
@@ -235,7 +247,9 @@ impl Client {
                 SharedLine::open(generation, way == Way::Shared, hear)
                     .map(|line| Line::Shared { line, generation })
             }
-            Way::Tabs => TabsLine::open(&self.channel_name, &self.lost.borrow(), hear).map(Line::Tabs),
+            Way::Tabs => {
+                TabsLine::open(&self.channel_name.borrow(), &self.lost.borrow(), hear).map(Line::Tabs)
+            }
         }
     }
 
@@ -288,6 +302,12 @@ impl Client {
                         client.lose("The engine stopped.", true);
                     });
                 }
+            }
+            // Where a page may keep nothing, a browser starts no shared worker, and says so by an error without words.
+            Heard::Broken(_) if self.way.get() != Way::Tabs && !self.is_open() => {
+                self.link.replace(None);
+                self.way.set(Way::Tabs);
+                self.connect(OPEN_MS);
             }
             Heard::Broken(sentence) => self.give_up(sentence),
         }
@@ -367,7 +387,7 @@ impl Client {
         self.candidacy.set(candidacy);
         let client = Rc::clone(self);
         spawn_local(async move {
-            let leader = Leader::elected(client.channel_name.clone()).await;
+            let leader = Leader::elected(client.channel_name.borrow().clone()).await;
             if client.candidacy.get() == candidacy {
                 client.leader.replace(Some(leader));
             }

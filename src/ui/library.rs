@@ -167,12 +167,13 @@ fn need(model: &StoredModel) -> Need {
     Need { weight_bytes: model.len_bytes, kv_bytes_per_token, context }
 }
 
-/// A file's name; the repository's for a folder, whose file is only the first of many.
+/// A file's name; a folder's or a repository's where the file is only the first of many.
 fn name_of(url: &str) -> String {
-    match url.split_once("://").map(|(_, path)| path.split('/').collect::<Vec<_>>()) {
-        Some(parts) if parts.len() > 3 && base_name(url) == "config.json" => {
-            parts[1..parts.len() - 1].iter().take(2).copied().collect::<Vec<_>>().join("/")
-        }
+    let path = url.split_once("://").map_or(url, |(_, path)| path);
+    let parts: Vec<&str> = path.split('/').collect();
+    match &parts[..] {
+        ["huggingface.co", owner, repository, .., "config.json"] => format!("{owner}/{repository}"),
+        [_, .., folder, "config.json"] => (*folder).to_owned(),
         _ => base_name(url).to_owned(),
     }
 }
@@ -256,6 +257,7 @@ mod tests {
             ("https://a.b/models/x.gguf", "x.gguf"),
             ("https://huggingface.co/Qwen/Qwen3-0.6B/resolve/main/config.json", "Qwen/Qwen3-0.6B"),
             ("https://a.b/config.json", "config.json"),
+            ("https://a.b/some/tiny/config.json", "tiny"),
         ] {
             assert_eq!(name_of(url), name);
         }

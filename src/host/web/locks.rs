@@ -1,5 +1,8 @@
 //! Web Locks in the engine's worker: what is held until the worker ends, and whose end is waited for.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use js_sys::{Function, Object, Promise, Reflect};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
@@ -18,20 +21,29 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Stands in line for a lock. `lost` is called if another takes it away.
+    /// Stands in line for a lock. `lost` is called if another takes it away. A browser that lets the page keep nothing
+    /// refuses it: then it counts as granted, for nobody else has it either.
     pub(super) fn request(name: String, lost: impl FnOnce() + 'static) -> Self {
         let mut grant = None;
         let granted = Promise::new(&mut |resolve, _| grant = Some(resolve));
-        let on_grant = Closure::once_into_js(move |_lock: JsValue| {
+        let grant = Rc::new(Cell::new(grant));
+        let take_grant = {
+            let grant = Rc::clone(&grant);
             // A promise's own resolver does not throw.
-            let _ = grant.map(|grant| grant.call0(&JsValue::UNDEFINED));
+            move || grant.take().map(|grant| grant.call0(&JsValue::UNDEFINED))
+        };
+        let on_grant = Closure::once_into_js(move |_lock: JsValue| {
+            take_grant();
             Promise::new(&mut |_, _| ())
         });
         match request_lock(&name, &Object::new(), on_grant.unchecked_ref()) {
             Ok(ended) => {
                 wasm_bindgen_futures::spawn_local(async move {
                     if JsFuture::from(ended).await.is_err() {
-                        lost();
+                        match grant.take() {
+                            Some(refused) => _ = refused.call0(&JsValue::UNDEFINED),
+                            None => lost(),
+                        }
                     }
                 });
                 Self { name, granted }
@@ -40,13 +52,14 @@ impl Lock {
         }
     }
 
+    /// A refused one has its name too: whoever asks for it is refused as well.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
     /// Waits until it is held.
     pub(super) async fn granted(&self) {
-        // It is never refused but by the end of the worker.
+        // It is always resolved, but by the end of the worker.
         let _ = JsFuture::from(self.granted.clone()).await;
     }
 }

@@ -6,6 +6,7 @@ use crate::server::Server;
 use crate::webdriver::Session;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// Where the page is on its server: not at the root, as on many a host.
 const BASE: &str = "/some/path/";
@@ -58,30 +59,76 @@ pub fn in_tabs(name: &str, test: impl Fn(&Page) -> Result<(), String>) {
     }
 }
 
+/// The same in a browser that lets pages keep nothing.
+///
+/// # Panics
+/// If the test returns a sentence or panics.
+pub fn in_page_without_storage(name: &str, gpu: Gpu, test: impl FnOnce(&Page) -> Result<(), String>) {
+    Place::new(name, false).run(Kind::Chromium(&switches(gpu)), Hosting::Shared, test);
+}
+
+/// Two tests in one profile on one server: after the first, the browser is killed.
+///
+/// # Panics
+/// If a test returns a sentence or panics.
+pub fn in_two_lives(
+    name: &str,
+    gpu: Gpu,
+    first: impl FnOnce(&Page) -> Result<(), String>,
+    second: impl FnOnce(&Page) -> Result<(), String>,
+) {
+    let (place, switches) = (Place::new(name, true), switches(gpu));
+    let kind = Kind::Chromium(&switches);
+    place.run(kind, Hosting::Shared, |page| first(page).and_then(|()| page.session().kill_browser()));
+    place.run(kind, Hosting::Shared, second);
+}
+
 fn in_chromium(name: &str, gpu: Gpu, hosting: Hosting, test: impl FnOnce(&Page) -> Result<(), String>) {
     in_browser(name, Kind::Chromium(&switches(gpu)), hosting, test);
 }
 
 fn in_browser(name: &str, kind: Kind<'_>, hosting: Hosting, test: impl FnOnce(&Page) -> Result<(), String>) {
-    let scratch = folder_from("PAGELM_SCRATCH");
-    let profile = Profile::new(&scratch, name);
-    let server = Server::start(&folder_from("PAGELM_DIST"), BASE).expect("a free port on 127.0.0.1");
-    let (driver, program) = match kind {
-        Kind::Chromium(_) => (program("CHROMEDRIVER"), program("CHROMIUM")),
-        Kind::Firefox => (program("GECKODRIVER"), program("FIREFOX")),
-    };
-    let session = Session::start(&Browser { kind, driver: &driver, program: &program, profile: &profile.0 });
-    let session = session.unwrap_or_else(|sentence| panic!("{name}: no browser: {sentence}"));
-    let page = Page::new(session, server, scratch.clone(), hosting);
-    let result = catch_unwind(AssertUnwindSafe(|| page.open_page().and_then(|()| test(&page))));
-    if let Ok(Ok(())) = result {
-        return;
+    Place::new(name, true).run(kind, hosting, test);
+}
+
+/// Where a test's browsers live, one after the other.
+struct Place<'a> {
+    name: &'a str,
+    scratch: PathBuf,
+    profile: Profile,
+    server: Rc<Server>,
+    stores: bool,
+}
+
+impl<'a> Place<'a> {
+    fn new(name: &'a str, stores: bool) -> Self {
+        let scratch = folder_from("PAGELM_SCRATCH");
+        let profile = Profile::new(&scratch, name);
+        let server = Server::start(&folder_from("PAGELM_DIST"), BASE).expect("a free port on 127.0.0.1");
+        Self { name, scratch, profile, server: Rc::new(server), stores }
     }
-    save_evidence(&page, &scratch, name);
-    match result {
-        Ok(Err(sentence)) => panic!("{name}: {sentence}"),
-        Err(panic) => resume_unwind(panic),
-        Ok(Ok(())) => unreachable!("returned above"),
+
+    fn run(&self, kind: Kind<'_>, hosting: Hosting, test: impl FnOnce(&Page) -> Result<(), String>) {
+        let Self { name, scratch, stores, .. } = self;
+        let (driver, program) = match kind {
+            Kind::Chromium(_) => (program("CHROMEDRIVER"), program("CHROMIUM")),
+            Kind::Firefox => (program("GECKODRIVER"), program("FIREFOX")),
+        };
+        let profile = &self.profile.0;
+        let browser = Browser { kind, driver: &driver, program: &program, profile, stores: *stores };
+        let session = Session::start(&browser);
+        let session = session.unwrap_or_else(|sentence| panic!("{name}: no browser: {sentence}"));
+        let page = Page::new(session, Rc::clone(&self.server), scratch.clone(), hosting);
+        let result = catch_unwind(AssertUnwindSafe(|| page.open_page().and_then(|()| test(&page))));
+        if let Ok(Ok(())) = result {
+            return;
+        }
+        save_evidence(&page, scratch, name);
+        match result {
+            Ok(Err(sentence)) => panic!("{name}: {sentence}"),
+            Err(panic) => resume_unwind(panic),
+            Ok(Ok(())) => unreachable!("returned above"),
+        }
     }
 }
 

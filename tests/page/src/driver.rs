@@ -24,6 +24,8 @@ pub struct Browser<'a> {
     pub program: &'a Path,
     /// A folder for its profile.
     pub profile: &'a Path,
+    /// Whether pages may keep anything; Chromium alone can be told not to let them.
+    pub stores: bool,
 }
 
 /// The browsers that the page is used in.
@@ -42,8 +44,11 @@ impl Browser<'_> {
             Kind::Chromium(switches) => {
                 let profile = format!("--user-data-dir={}", self.profile.display());
                 let switches: Vec<&str> = switches.iter().copied().chain([profile.as_str()]).collect();
+                // What blocks cookies blocks every kind of storage.
+                let cookies = if self.stores { 1 } else { 2 };
+                let prefs = json!({ "profile.default_content_setting_values.cookies": cookies });
                 json!({
-                    "goog:chromeOptions": { "binary": self.program, "args": switches },
+                    "goog:chromeOptions": { "binary": self.program, "args": switches, "prefs": prefs },
                     "goog:loggingPrefs": { "browser": "ALL" },
                     "unhandledPromptBehavior": "ignore",
                 })

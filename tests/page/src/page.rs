@@ -49,9 +49,9 @@ pub struct Asked(u64);
 
 impl Page {
     /// A page that `server` serves and `session` shows; files for it are made in `scratch`.
-    pub(crate) fn new(session: Session, server: Server, scratch: PathBuf, hosting: Hosting) -> Self {
+    pub(crate) fn new(session: Session, server: Rc<Server>, scratch: PathBuf, hosting: Hosting) -> Self {
         let window = session.window();
-        let (session, server) = (Rc::new(session), Rc::new(server));
+        let session = Rc::new(session);
         Self { session, window, server, scratch, hosting, n_asked: Cell::new(0) }
     }
 

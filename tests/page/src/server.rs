@@ -37,6 +37,8 @@ pub enum Mood {
     IgnoresRanges,
     /// It says that files are longer than they are.
     Lies,
+    /// One byte in the middle of each file is another.
+    SendsAWrongByte,
 }
 
 /// Where the tiny models are, below the page.
@@ -203,13 +205,21 @@ fn send_file(
         content_type(path),
         end - start
     )?;
-    let mut n_bytes = 0;
-    if !asked.head_only {
-        file.seek(SeekFrom::Start(start))?;
-        n_bytes = std::io::copy(&mut file.take(end - start), &mut stream)?;
+    if asked.head_only {
+        return stream.flush().map(|()| 0);
+    }
+    let wrong =
+        (mood == Mood::SendsAWrongByte).then_some(n_bytes / 2).filter(|place| (start..end).contains(place));
+    file.seek(SeekFrom::Start(start))?;
+    std::io::copy(&mut (&file).take(wrong.unwrap_or(end) - start), &mut stream)?;
+    if let Some(place) = wrong {
+        let mut byte = [0];
+        file.read_exact(&mut byte)?;
+        stream.write_all(&[!byte[0]])?;
+        std::io::copy(&mut (&file).take(end - place - 1), &mut stream)?;
     }
     stream.flush()?;
-    Ok(n_bytes)
+    Ok(end - start)
 }
 
 /// A single byte range as (start, end), the end excluded; what cannot be met is answered with the whole file.

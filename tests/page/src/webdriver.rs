@@ -129,6 +129,16 @@ impl Session {
         self.tool("Target.sendMessageToTarget", message).map(drop)
     }
 
+    /// Kills the browser, as a crash or a power cut would. Nothing can be asked of it any more.
+    pub fn kill_browser(&self) -> Result<(), String> {
+        let id = self.browser_process.ok_or("the driver named no process of its browser")?;
+        let status = Command::new("kill").args(["-KILL", &id.to_string()]).status();
+        match status.map_err(|error| format!("cannot run kill: {error}"))?.success() {
+            true => Ok(()),
+            false => Err(format!("the browser's process {id} could not be killed")),
+        }
+    }
+
     /// Goes back to the page before, as the browser's own button does.
     pub fn back(&self) -> Result<(), String> {
         self.post("back", json!({})).map(drop)
