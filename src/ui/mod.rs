@@ -6,6 +6,7 @@ mod bench_plot;
 mod bench_scale;
 mod bench_table;
 mod benchmark;
+mod browser;
 mod catalogue;
 mod chat;
 mod chat_store;
@@ -22,10 +23,12 @@ mod live;
 mod markdown;
 mod message;
 mod models;
+mod new_version;
 mod notices;
 mod pace;
 mod preferences;
 mod progress;
+mod report;
 mod screen;
 mod settings;
 mod state;
@@ -44,7 +47,7 @@ use web_sys::HtmlElement;
 
 use self::{
     benchmark::Benchmark, chats::Chats, composer::Composer, conversation::Conversation,
-    drop_target::DropTarget, header::Header, models::Models, notices::Notices, screen::Screen,
+    drop_target::DropTarget, header::Header, models::Models, new_version::NewVersion, notices::Notices, screen::Screen,
     settings::Settings, state::Part, status::Status,
 };
 use crate::client::Client;
@@ -135,6 +138,7 @@ fn App() -> impl IntoView {
         <div class="page">
             <Header models_open models_shown settings_open chats_open bench_open />
             <Notices />
+            <NewVersion />
             <div class="body">
                 <Chats open=chats_open />
                 <main>

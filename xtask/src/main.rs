@@ -3,6 +3,7 @@
 //! Every step first looks whether its work is there, so that a second run starts in seconds.
 
 mod package;
+mod page_files;
 mod process;
 mod serve;
 mod setup;
@@ -56,6 +57,11 @@ fn run(arguments: Vec<String>) -> Result<ExitCode> {
             package::build(&mut context)?;
         }
         "bench" => stages::bench(&mut context, rest)?,
+        // Trunk's hook.
+        "page-files" => {
+            refuse_arguments(rest)?;
+            page_files::write()?;
+        }
         "speed" => {
             refuse_arguments(rest)?;
             stages::speed(&context)?;

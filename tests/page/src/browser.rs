@@ -104,30 +104,13 @@ fn save_evidence(page: &Page, scratch: &Path, name: &str) {
     let log =
         format!("Console\n{}\n\nNot found on the server\n{missing}\n\nShown\n{shown}\n", console.join("\n"));
     eprintln!("{name} failed; see {}\n{log}", folder.join(name).display());
-    let picture = page.session().screenshot().ok().and_then(|text| decode_base64(&text));
+    let picture = page.session().picture().ok();
     let written = std::fs::create_dir_all(&folder)
         .and_then(|()| std::fs::write(folder.join(format!("{name}.log")), &log))
         .and_then(|()| std::fs::write(folder.join(format!("{name}.png")), picture.unwrap_or_default()));
     if let Err(error) = written {
         eprintln!("cannot write to {}: {error}", folder.display());
     }
-}
-
-/// Standard base64, padding optional; nothing where a character is foreign.
-fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut n_bits) = (0_u32, 0);
-    for character in text.trim_end_matches('=').bytes() {
-        let value = ALPHABET.iter().position(|letter| *letter == character)?;
-        bits = bits << 6 | u32::try_from(value).ok()?;
-        n_bits += 6;
-        if n_bits >= 8 {
-            n_bits -= 8;
-            bytes.push(u8::try_from(bits >> n_bits & 0xff).ok()?);
-        }
-    }
-    Some(bytes)
 }
 
 fn folder_from(variable: &str) -> PathBuf {
@@ -160,13 +143,6 @@ impl Drop for Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_is_decoded() {
-        assert_eq!(decode_base64("aGVsbG8="), Some(b"hello".to_vec()));
-        assert_eq!(decode_base64("aGVsbG8h"), Some(b"hello!".to_vec()));
-        assert_eq!(decode_base64("a-b"), None);
-    }
 
     #[test]
     fn without_a_gpu_no_switch_gives_one() {

@@ -201,12 +201,10 @@ impl Session {
         Ok(entries.iter().map(line).collect())
     }
 
-    /// What is shown, as a PNG file in base64.
-    pub fn screenshot(&self) -> Result<String, String> {
-        self.get("screenshot")?
-            .as_str()
-            .map(str::to_string)
-            .ok_or_else(|| "the driver returned no picture".into())
+    /// What is shown, as a PNG file.
+    pub fn picture(&self) -> Result<Vec<u8>, String> {
+        let taken = self.get("screenshot")?;
+        taken.as_str().and_then(decode_base64).ok_or_else(|| "the driver returned no picture".into())
     }
 
     fn text_of(&self, element: &Element, what: &str) -> Result<String, String> {
@@ -257,6 +255,23 @@ impl Drop for Session {
     }
 }
 
+/// Standard base64, padding optional; nothing where a character is foreign.
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut n_bits) = (0_u32, 0);
+    for character in text.trim_end_matches('=').bytes() {
+        let value = ALPHABET.iter().position(|letter| *letter == character)?;
+        bits = bits << 6 | u32::try_from(value).ok()?;
+        n_bits += 6;
+        if n_bits >= 8 {
+            n_bits -= 8;
+            bytes.push(u8::try_from(bits >> n_bits & 0xff).ok()?);
+        }
+    }
+    Some(bytes)
+}
+
 /// One HTTP exchange with a server that states the length of its answer: the answer's status and body.
 fn exchange(port: u16, method: &str, path: &str, body: &str) -> std::io::Result<(u16, Vec<u8>)> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
@@ -289,4 +304,16 @@ fn exchange(port: u16, method: &str, path: &str, body: &str) -> std::io::Result<
     let mut answer = Vec::new();
     reader.take(n_bytes).read_to_end(&mut answer)?;
     Ok((status, answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_decoded() {
+        assert_eq!(decode_base64("aGVsbG8="), Some(b"hello".to_vec()));
+        assert_eq!(decode_base64("aGVsbG8h"), Some(b"hello!".to_vec()));
+        assert_eq!(decode_base64("a-b"), None);
+    }
 }
