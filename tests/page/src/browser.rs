@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// Where the page is on its server: not at the root, as on many a host.
 const BASE: &str = "/some/path/";
+/// Names the folder of the built page.
+const DIST: &str = "PAGELM_DIST";
 /// How the kernel tests start the browser too.
 const SWITCHES: &str = include_str!("../chromium-switches.txt");
 
@@ -46,7 +48,45 @@ pub fn in_page(name: &str, gpu: Gpu, test: impl FnOnce(&Page) -> Result<(), Stri
 /// # Panics
 /// If the test returns a sentence or panics.
 pub fn in_firefox(name: &str, test: impl FnOnce(&Page) -> Result<(), String>) {
-    in_browser(name, Kind::Firefox, Hosting::Shared, test);
+    in_browser(name, Kind::Firefox, Hosting::Shared, serve(&folder_from(DIST), BASE), test);
+}
+
+/// The same without a GPU, with a server of the test's own: another build of the page, or at another path.
+///
+/// # Panics
+/// If the test returns a sentence or panics.
+pub fn in_page_of(name: &str, server: Server, test: impl FnOnce(&Page) -> Result<(), String>) {
+    in_browser(name, Kind::Chromium(&switches(Gpu::Missing)), Hosting::Shared, server, test);
+}
+
+/// The same in a browser that writes down all that is asked of any host, by pages, workers and itself, and reaches none but
+/// this machine. Gives the addresses that any origin's page or worker asked for.
+///
+/// # Panics
+/// If the test returns a sentence or panics, or nothing was written down.
+pub fn in_watched_page(name: &str, test: impl FnOnce(&Page) -> Result<(), String>) -> Vec<String> {
+    let log = folder_from("PAGELM_SCRATCH").join(format!("{name}-{}.netlog", std::process::id()));
+    let log_switch = format!("--log-net-log={}", log.display());
+    let mut switches = switches(Gpu::Missing);
+    switches.extend([log_switch.as_str(), "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]);
+    let server = serve(&folder_from(DIST), BASE);
+    in_browser(name, Kind::Chromium(&switches), Hosting::Shared, server, test);
+    let text = std::fs::read_to_string(&log).unwrap_or_else(|error| panic!("{}: {error}", log.display()));
+    // It is of this run alone.
+    let _ = std::fs::remove_file(&log);
+    asked_by_pages(&text)
+}
+
+/// The addresses in a log of Chromium's network that were asked for by an origin; what the browser asks for itself has none.
+fn asked_by_pages(log: &str) -> Vec<String> {
+    // An event a line; the last closes the list.
+    let event = |line: &str| serde_json::from_str(line.trim_end_matches(',').trim_end_matches(']')).ok();
+    let asked = |event: serde_json::Value| {
+        let params = &event["params"];
+        let by_origin = params["initiator"].as_str()?.contains("://");
+        params["url"].as_str().filter(|_| by_origin).map(str::to_owned)
+    };
+    log.lines().filter_map(event).filter_map(asked).collect()
 }
 
 /// The same for a test with several tabs, once for each way of hosting the engine.
@@ -58,14 +98,37 @@ pub fn in_tabs(name: &str, test: impl Fn(&Page) -> Result<(), String>) {
     }
 }
 
-fn in_chromium(name: &str, gpu: Gpu, hosting: Hosting, test: impl FnOnce(&Page) -> Result<(), String>) {
-    in_browser(name, Kind::Chromium(&switches(gpu)), hosting, test);
+/// The folder of the page that was built for this path; as it is built by default, it works under any.
+///
+/// # Panics
+/// If the variable that names it is not set.
+pub fn built_page(is_for_path_x: bool) -> PathBuf {
+    let folder = folder_from(DIST);
+    if is_for_path_x { folder.with_file_name("dist-x") } else { folder }
 }
 
-fn in_browser(name: &str, kind: Kind<'_>, hosting: Hosting, test: impl FnOnce(&Page) -> Result<(), String>) {
+/// A server of a folder at a path.
+///
+/// # Panics
+/// If no port is free.
+pub fn serve(folder: &Path, base: &'static str) -> Server {
+    Server::start(folder, base).expect("a free port on 127.0.0.1")
+}
+
+fn in_chromium(name: &str, gpu: Gpu, hosting: Hosting, test: impl FnOnce(&Page) -> Result<(), String>) {
+    let server = serve(&folder_from(DIST), BASE);
+    in_browser(name, Kind::Chromium(&switches(gpu)), hosting, server, test);
+}
+
+fn in_browser(
+    name: &str,
+    kind: Kind<'_>,
+    hosting: Hosting,
+    server: Server,
+    test: impl FnOnce(&Page) -> Result<(), String>,
+) {
     let scratch = folder_from("PAGELM_SCRATCH");
     let profile = Profile::new(&scratch, name);
-    let server = Server::start(&folder_from("PAGELM_DIST"), BASE).expect("a free port on 127.0.0.1");
     let (driver, program) = match kind {
         Kind::Chromium(_) => (program("CHROMEDRIVER"), program("CHROMIUM")),
         Kind::Firefox => (program("GECKODRIVER"), program("FIREFOX")),
@@ -143,6 +206,17 @@ impl Drop for Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_pages_ask_for_is_told_from_what_the_browser_does() {
+        let log = "{\"constants\":{},\n\"events\": [\n\
+            {\"params\":{\"initiator\":\"http://a.example\",\"url\":\"http://b.example/\"},\"type\":2},\n\
+            {\"params\":{\"initiator\":\"not an origin\",\"url\":\"http://c.example/\"},\"type\":2},\n\
+            {\"phase\":1,\"type\":3},\n\
+            {\"params\":{\"initiator\":\"https://a.example\",\"url\":\"https://d.example/\"},\"type\":2}],\n\
+            \"polledData\": {}}";
+        assert_eq!(asked_by_pages(log), ["http://b.example/", "https://d.example/"]);
+    }
 
     #[test]
     fn without_a_gpu_no_switch_gives_one() {

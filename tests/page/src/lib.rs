@@ -7,7 +7,7 @@ pub mod page;
 pub mod server;
 pub mod webdriver;
 
-pub use browser::{Gpu, Hosting, in_firefox, in_page, in_tabs};
+pub use browser::{Gpu, Hosting, in_firefox, in_page, in_page_of, in_tabs, in_watched_page};
 pub use lines::Lines;
 pub use page::Page;
 pub use server::Mood;

@@ -192,7 +192,10 @@ fn page_build(context: &Context, _: &[String]) -> Result<Vec<Command>> {
     let python = setup::python(context).ok_or("Python 3, which measures the page, is gone")?;
     let mut sizes = context.command(python);
     sizes.arg("tests/page/sizes.py").arg(&dist);
-    Ok(vec![serve::build_for_tests(context, &dist), sizes])
+    // All but the page's addresses is built by then.
+    let mut for_path_x = serve::build_for_tests(context, &dist.with_file_name("dist-x"));
+    for_path_x.args(["--release", "--public-url", "/x/"]);
+    Ok(vec![serve::build_for_tests(context, &dist), sizes, for_path_x])
 }
 
 fn package_tests(context: &Context, filters: &[String]) -> Result<Vec<Command>> {

@@ -1,6 +1,7 @@
 //! What a person does with the page, in Chromium, with the real model on Chromium's software device, and in Firefox without.
 
 mod answers;
+mod app;
 mod bad_input;
 mod benchmark;
 mod chats;
