@@ -32,13 +32,9 @@ const takeNewVersion = async () => {
 const announce = () => dispatchEvent(new Event("pagelm-new-version"));
 
 const keepFiles = async () => {
+  // A page under development has none: it is never an older one.
   const script = named("service-worker")?.content;
-  if (!script) {
-    // A page under development is never an older one.
-    const registration = await container.getRegistration();
-    if (registration?.scope === at("./")) await registration.unregister();
-    return;
-  }
+  if (!script) return;
   const registration = await container.register(at(script), { updateViaCache: "none" });
   // The first worker waits for nobody; a later one waits for the tabs that are controlled by the one before.
   const announceOnceWaiting = (worker) =>

@@ -53,6 +53,7 @@ pub(crate) fn Header(
             <button
                 type="button"
                 class=model_class
+                id="model-button"
                 aria-controls="models"
                 aria-expanded=move || expanded(models_shown.get())
                 on:click=move |_| models_open.update(|open| *open = !*open)

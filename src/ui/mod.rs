@@ -26,6 +26,7 @@ mod models;
 mod new_version;
 mod notices;
 mod pace;
+mod panel;
 mod preferences;
 mod progress;
 mod report;
@@ -119,6 +120,7 @@ fn App() -> impl IntoView {
                 screen.cancel_load();
                 settings_open.set(false);
                 chats_open.set(false);
+                models_open.set(false);
             }
         }
     });
@@ -133,6 +135,9 @@ fn App() -> impl IntoView {
         let needed = screen.read(Part::Models, |state| state.model.is_none() || state.in_use.is_some());
         models_open.get() || needed
     });
+
+    panel::return_focus(settings_open.into(), "settings", "settings-button");
+    panel::return_focus(models_shown.into(), "models", "model-button");
 
     view! {
         <div class="page">

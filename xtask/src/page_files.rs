@@ -1,7 +1,7 @@
 //! What Trunk cannot do to the page it built: the service worker is told the files and their hashes, and no script is inline.
 //!
-//! Invariant: a page that is built to be served by others has a service worker; one that `trunk serve` rebuilds has none, so
-//! that nobody who develops it meets an older one.
+//! Invariant: a page that is built to be served by others has a service worker; one that `trunk serve` rebuilds has none, and
+//! ends one that was there, so that nobody who develops it meets an older page.
 
 use crate::process::Result;
 use sha2::{Digest as _, Sha256, Sha384};
@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 const STAGING: &str = "TRUNK_STAGING_DIR";
 const PAGE: &str = "index.html";
 const SERVICE_WORKER: &str = "service_worker.js";
+/// Ends the one of a page that was served at the same address before.
+const NO_SERVICE_WORKER: &str = include_str!("no_service_worker.js");
 /// Stands in the page for its service worker's script.
 const MARK: &str = "<meta name=\"service-worker\" content=\"service_worker.js\" />";
 /// The engine keeps models in a place of their own.
@@ -34,8 +36,7 @@ pub(crate) fn write() -> Result<()> {
         .ok_or_else(|| format!("{STAGING} is not set: Trunk runs this as it builds the page"))?;
     let page = read(&folder.join(PAGE))?;
     let page = if page.contains(ADDRESS) {
-        fs::remove_file(folder.join(SERVICE_WORKER))
-            .map_err(|error| format!("cannot remove {SERVICE_WORKER}: {error}"))?;
+        put(&folder.join(SERVICE_WORKER), NO_SERVICE_WORKER)?;
         let (page, script) = without_inline_script(&page)?;
         put(&folder.join(RELOAD), &script)?;
         page

@@ -5,6 +5,7 @@ pub mod driver;
 pub mod lines;
 pub mod page;
 pub mod server;
+pub mod views;
 pub mod webdriver;
 
 pub use browser::{Gpu, Hosting, in_firefox, in_page, in_page_of, in_tabs, in_watched_page};

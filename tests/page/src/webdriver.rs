@@ -182,6 +182,29 @@ impl Session {
         self.post(&format!("element/{}/value", element.0), json!({ "text": text })).map(drop)
     }
 
+    /// Presses and releases keys, one after the other, wherever the focus is. Shift is held until the end.
+    pub fn press_keys(&self, keys: &str) -> Result<(), String> {
+        let press = |key: char| {
+            let key = key.to_string();
+            let down = json!({ "type": "keyDown", "value": key });
+            let up = json!({ "type": "keyUp", "value": key });
+            if key == crate::page::keys::SHIFT { vec![down] } else { vec![down, up] }
+        };
+        let actions: Vec<Value> = keys.chars().flat_map(press).collect();
+        self.post("actions", json!({ "actions": [{ "type": "key", "id": "keys", "actions": actions }] }))?;
+        self.call("DELETE", &format!("/session/{}/actions", self.id), None).map(drop)
+    }
+
+    /// Shows the page as somebody sees it who prefers such colours and, if `is_still`, less motion.
+    pub fn prefer(&self, scheme: &str, is_still: bool) -> Result<(), String> {
+        let motion = if is_still { "reduce" } else { "no-preference" };
+        let features = json!([
+            { "name": "prefers-color-scheme", "value": scheme },
+            { "name": "prefers-reduced-motion", "value": motion },
+        ]);
+        self.tool("Emulation.setEmulatedMedia", json!({ "features": features })).map(drop)
+    }
+
     /// Sets the size of the page's view in CSS pixels, also below what a window allows.
     pub fn set_view(&self, width: u32, height: u32) -> Result<(), String> {
         let parameters = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });

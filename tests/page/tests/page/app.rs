@@ -2,6 +2,7 @@
 
 use crate::folders::LOAD;
 use page_tests::browser::{built_page, serve};
+use page_tests::views::KEEP_CHAT;
 use page_tests::{Mood, Page, in_firefox, in_page_of, in_watched_page};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -101,7 +102,7 @@ fn nobody_else_is_asked_for_anything() {
     let mut origin = String::new();
     let asked = in_watched_page("watched", |page| {
         origin = page.server().url();
-        page.session().run(KEEP_CHAT, json!(["pictures", PICTURES]))?;
+        page.session().run(KEEP_CHAT, json!(["pictures", "Pictures", "Show", PICTURES]))?;
         let heard = json!({ "source": HEAR_VIOLATIONS });
         page.session().tool("Page.addScriptToEvaluateOnNewDocument", heard)?;
         page.open_page()?;
@@ -251,23 +252,6 @@ const MANIFEST: &str = "
 const PICTURES: &str = "A table of pictures:\n\n![a cat](https://pictures.example/cat.png)\n\n\
     <img src=\"https://pictures.example/dog.png\"> <script src=\"https://scripts.example/x.js\"></script>\n\n\
     | a | b | c |\n|:--|:-:|--:|\n| 1 | 2 | 3 |\n\n[a link](https://links.example/)\n";
-
-/// Keeps a chat with an answer, as the first version of the page did.
-const KEEP_CHAT: &str = "
-    const [id, text] = arguments;
-    const head = { version: 1, title: 'Pictures', created_ms: 1, updated_ms: 1 };
-    const turns = [{ speaker: 'user', text: 'Show', end: 'stop' }, { speaker: 'assistant', text, end: 'stop' }];
-    return new Promise((resolve, reject) => {
-        const asked = indexedDB.open('pagelm.chats', 1);
-        asked.onerror = () => reject(asked.error);
-        asked.onsuccess = () => {
-            const written = asked.result.transaction(['heads', 'bodies'], 'readwrite');
-            written.objectStore('heads').put(JSON.stringify(head), id);
-            written.objectStore('bodies').put(JSON.stringify({ version: 1, turns }), id);
-            written.oncomplete = () => { asked.result.close(); resolve(null); };
-            written.onerror = () => reject(written.error);
-        };
-    });";
 
 const HEAR_VIOLATIONS: &str = "
     window.violations = [];
