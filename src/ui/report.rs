@@ -40,19 +40,20 @@ pub(crate) fn Report() -> impl IntoView {
     view! {
         <fieldset class="report">
             <legend>"Something went wrong?"</legend>
-            <button type="button" aria-describedby="report-about" on:click=copy>"Copy report"</button>
+            <button type="button" class="quiet" aria-describedby="report-about" on:click=copy>"Copy report"</button>
             <p id="report-about" class="about">
                 "Versions, device, limits, storage and the last errors, for a report of a fault. Nothing that you or a model wrote."
             </p>
             <p class="about" role="status">{move || outcome.get()}</p>
-            <textarea
-                aria-label="Report"
-                readonly
-                rows="8"
-                hidden=move || made.with(String::is_empty)
-                node_ref=shown
-                prop:value=move || made.get()
-            ></textarea>
+            <div class="field" hidden=move || made.with(String::is_empty)>
+                <textarea
+                    aria-label="Report"
+                    readonly
+                    rows="8"
+                    node_ref=shown
+                    prop:value=move || made.get()
+                ></textarea>
+            </div>
         </fieldset>
     }
 }

@@ -44,9 +44,7 @@ pub fn visit(page: &Page, mut look: impl FnMut(&str) -> Result<(), String>) -> R
     }
     page.press("Settings")?;
     page.press("Copy report")?;
-    let script = "const report = document.querySelector('.report');
-        report.scrollIntoView();
-        return report.querySelector('textarea').value.length > 0";
+    let script = "return document.querySelector('.report textarea').value.length > 0";
     page.within(LIMIT, "the report", || Ok((page.session().run(script, json!([]))? == true).then_some(())))?;
     look("report")?;
     page.press("Settings")?;

@@ -16,6 +16,10 @@ fn main() {
                 page.session().prefer(scheme, true)?;
                 for (width, height, size) in SIZES {
                     page.session().set_view(width, height)?;
+                    if view == "report" {
+                        let end = "document.querySelector('.report').scrollIntoView({ block: 'end' })";
+                        page.session().run(end, serde_json::json!([]))?;
+                    }
                     let path = folder.join(format!("{view}-{scheme}-{size}.png"));
                     let picture = page.session().picture()?;
                     std::fs::write(&path, &picture)

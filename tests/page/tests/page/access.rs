@@ -121,7 +121,8 @@ const FIND: &str = "
 /// Where the focus is, whether that is seen, and whether it was there before.
 const AT: &str = "
     const at = document.activeElement;
-    if (at === document.body || at === null) return { again: reached.length > 0, seen: true, what: 'the document' };
+    // After the last control comes the browser's own part, and then the first.
+    if (at === document.body || at === null) return { again: false, seen: true, what: 'the document' };
     const again = reached.includes(at);
     reached.push(at);
     const marked = (element) => {
@@ -131,7 +132,8 @@ const AT: &str = "
     const around = [at, at.parentElement, at.parentElement?.parentElement].filter(Boolean);
     const box = at.getBoundingClientRect();
     const inView = box.bottom > 0 && box.top < innerHeight && box.right > 0 && box.left < innerWidth;
-    return { again, seen: inView && around.some(marked), what: at.outerHTML.slice(0, 120) };";
+    // A panel's title has the focus when the panel opens, to be read first; Tab never comes to it.
+    return { again, seen: at.tabIndex < 0 || (inView && around.some(marked)), what: at.outerHTML.slice(0, 120) };";
 
 /// The controls that are shown and were not reached. Of buttons that choose one of several, one is enough.
 const MISSED: &str = "
