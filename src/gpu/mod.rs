@@ -272,6 +272,21 @@ impl Gpu {
         &self.summary
     }
 
+    /// The kernels in use and what the adapter allows, in words for a report.
+    pub fn details(&self) -> String {
+        let said = |has| if has { "yes" } else { "no" };
+        format!(
+            "kernels {:?}, byte products {}, subgroups {}, tokens chosen on it {}, largest binding {} bytes, largest buffer {} bytes, driver {}",
+            self.variant,
+            said(self.has_dot4),
+            said(self.has_subgroups()),
+            said(self.samples()),
+            self.max_binding_bytes(),
+            self.max_buffer_bytes(),
+            self.summary.driver,
+        )
+    }
+
     /// The kernels in use.
     pub fn variant(&self) -> Variant {
         self.variant

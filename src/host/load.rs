@@ -433,6 +433,7 @@ impl<S: Source> Described<S> {
             device_backend: machine.backend().to_owned(),
             device_kind: machine.kind(),
             device_note: note,
+            device_details: machine.details(),
             precision: self.precision_on(is_slow),
             n_layers: self.config.n_layers as u32,
             vocab_size: vocab_size as u32,

@@ -53,6 +53,14 @@ impl Machine {
         }
     }
 
+    /// The kernels in use and what it allows, in words for a report.
+    pub fn details(&self) -> String {
+        match self {
+            Self::Gpu(gpu) => gpu.details(),
+            Self::Cpu(_) => "kernels of the processor".to_owned(),
+        }
+    }
+
     /// The GPU, if it is one.
     pub fn gpu(&self) -> Option<&Rc<Gpu>> {
         match self {

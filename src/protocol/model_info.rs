@@ -41,6 +41,8 @@ pub struct ModelInfo {
     pub device_kind: DeviceKind,
     /// Why it is this device, or computes with these kernels, where nobody chose and they are not the first choice.
     pub device_note: Option<String>,
+    /// The kernels in use and what the device allows, in words for a report.
+    pub device_details: String,
     /// Arithmetic of activations in use, never [`Precision::Auto`].
     pub precision: Precision,
     /// Layers of the model.

@@ -48,11 +48,15 @@ pub(crate) fn Header(
                 aria-expanded=move || expanded(chats_open.get())
                 on:click=move |_| chats_open.update(|open| *open = !*open)
             >
-                "Chats"
+                <svg viewBox="0 0 16 16" aria-hidden="true">
+                    <path d="M2.5 3h11v7.5H7.5l-3 2.7v-2.7h-2Z" />
+                </svg>
+                <span class="bench-label">"Chats"</span>
             </button>
             <button
                 type="button"
                 class=model_class
+                id="model-button"
                 aria-controls="models"
                 aria-expanded=move || expanded(models_shown.get())
                 on:click=move |_| models_open.update(|open| *open = !*open)
@@ -82,7 +86,12 @@ pub(crate) fn Header(
                 aria-expanded=move || expanded(settings_open.get())
                 on:click=move |_| settings_open.update(|open| *open = !*open)
             >
-                "Settings"
+                <svg viewBox="0 0 16 16" aria-hidden="true">
+                    <path d="M2 4.5h5.5M11.5 4.5H14M2 11.5h2.5M8.5 11.5H14" />
+                    <circle cx="9.5" cy="4.5" r="1.8" />
+                    <circle cx="6.5" cy="11.5" r="1.8" />
+                </svg>
+                <span class="bench-label">"Settings"</span>
             </button>
         </header>
     }

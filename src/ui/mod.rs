@@ -6,6 +6,7 @@ mod bench_plot;
 mod bench_scale;
 mod bench_table;
 mod benchmark;
+mod browser;
 mod catalogue;
 mod chat;
 mod chat_store;
@@ -23,10 +24,13 @@ mod live;
 mod markdown;
 mod message;
 mod models;
+mod new_version;
 mod notices;
 mod pace;
+mod panel;
 mod preferences;
 mod progress;
+mod report;
 mod screen;
 mod settings;
 mod state;
@@ -45,8 +49,8 @@ use web_sys::HtmlElement;
 
 use self::{
     benchmark::Benchmark, chats::Chats, composer::Composer, conversation::Conversation,
-    drop_target::DropTarget, header::Header, models::Models, notices::Notices, screen::Screen,
-    settings::Settings, state::Part, status::Status,
+    drop_target::DropTarget, header::Header, models::Models, new_version::NewVersion, notices::Notices,
+    screen::Screen, settings::Settings, state::Part, status::Status,
 };
 use crate::client::Client;
 
@@ -117,6 +121,7 @@ fn App() -> impl IntoView {
                 screen.cancel_load();
                 settings_open.set(false);
                 chats_open.set(false);
+                models_open.set(false);
             }
         }
     });
@@ -132,10 +137,14 @@ fn App() -> impl IntoView {
         models_open.get() || needed
     });
 
+    panel::return_focus(settings_open.into(), "settings", "settings-button");
+    panel::return_focus(models_shown.into(), "models", "model-button");
+
     view! {
         <div class="page">
             <Header models_open models_shown settings_open chats_open bench_open />
             <Notices />
+            <NewVersion />
             <div class="body">
                 <Chats open=chats_open />
                 <main>

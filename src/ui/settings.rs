@@ -4,6 +4,7 @@ use leptos::{html, prelude::*};
 
 use super::{
     fields::{self, LinesField, NumberField, Range, SwitchField},
+    report::Report,
     screen::Screen,
     state::Part,
 };
@@ -67,6 +68,7 @@ pub(crate) fn Settings(open: RwSignal<bool>) -> impl IntoView {
                 {fields::SWITCHES.iter().map(|field| view! { <Switch field /> }).collect_view()}
             </fieldset>
             <LoadSettings />
+            <Report />
         </aside>
     }
 }

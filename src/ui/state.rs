@@ -102,6 +102,8 @@ pub(crate) struct State {
     /// How the engine stands, as it last said.
     pub(crate) live: Option<Status>,
     pub(crate) notices: Vec<Notice>,
+    /// The last sentences that were notices, the oldest first.
+    pub(crate) told: Vec<String>,
     pub(crate) preferences: Preferences,
     /// What this browser keeps of models.
     pub(crate) stored: Vec<StoredModel>,

@@ -201,6 +201,8 @@ export interface ModelInfo {
   deviceKind: "gpu" | "software" | "cpu";
   /** Why it is this device, where nobody chose and it is not the first choice. */
   deviceNote: string | null;
+  /** The kernels in use and what the device allows, in words. */
+  deviceDetails: string;
   precision: "auto" | "exact" | "fast";
   nLayers: number;
   vocabSize: number;

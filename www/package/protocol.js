@@ -206,6 +206,7 @@ const modelInfo = fields({
   deviceBackend: text,
   deviceKind: word("gpu", "software", "cpu"),
   deviceNote: maybe(text),
+  deviceDetails: text,
   precision: word("auto", "exact", "fast"),
   nLayers: unsigned,
   vocabSize: unsigned,

@@ -3,6 +3,7 @@
 //! Every step first looks whether its work is there, so that a second run starts in seconds.
 
 mod package;
+mod page_files;
 mod process;
 mod serve;
 mod setup;
@@ -21,7 +22,9 @@ cargo xtask test --list                 name the stages
 cargo xtask package                     build the engine as an npm-style package, in target/xtask/package
 cargo xtask bench [OPTION…]             measure the built page in Chromium; options and JSON are those of `pagelm bench`
 cargo xtask bench reload                measure its first token after a reload, with the model in the browser's cache
-cargo xtask speed                       write README's speeds from tests/speed/*.json";
+cargo xtask speed                       write README's speeds from tests/speed/*.json
+cargo xtask shots [FOLDER]              build the page and take pictures of every view, in target/xtask/shots
+cargo xtask icons                       draw www/icons from www/icon.svg, with the page built before";
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1).collect()) {
@@ -56,6 +59,16 @@ fn run(arguments: Vec<String>) -> Result<ExitCode> {
             package::build(&mut context)?;
         }
         "bench" => stages::bench(&mut context, rest)?,
+        "shots" => stages::shots(&mut context, rest)?,
+        "icons" => {
+            refuse_arguments(rest)?;
+            stages::icons(&mut context)?;
+        }
+        // Trunk's hook.
+        "page-files" => {
+            refuse_arguments(rest)?;
+            page_files::write()?;
+        }
         "speed" => {
             refuse_arguments(rest)?;
             stages::speed(&context)?;

@@ -34,6 +34,7 @@ fn ready(name: &str) -> Event {
         device_backend: "webgpu".into(),
         device_kind: DeviceKind::Software,
         device_note: None,
+        device_details: String::new(),
         precision: Precision::Exact,
         n_layers: 1,
         vocab_size: 8,

@@ -13,6 +13,8 @@ pub(crate) struct Notice {
 
 /// Notices beyond this push out the oldest.
 const MAX_NOTICES: usize = 4;
+/// Sentences that a report tells, dismissed ones too; more push out the oldest.
+const MAX_TOLD: usize = 12;
 
 impl State {
     /// Shows a sentence about something that went wrong; one that is shown already stays the only one.
@@ -28,6 +30,10 @@ impl State {
     fn push_notice(&mut self, text: String, lasts: bool) {
         if self.notices.iter().any(|notice| notice.text == text) {
             return;
+        }
+        self.told.push(text.clone());
+        if self.told.len() > MAX_TOLD {
+            self.told.remove(0);
         }
         let id = self.next_id();
         self.notices.push(Notice { id, text, lasts });

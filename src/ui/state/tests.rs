@@ -32,6 +32,7 @@ fn info(name: &str) -> ModelInfo {
         device_backend: "webgpu".into(),
         device_kind: DeviceKind::Software,
         device_note: None,
+        device_details: "kernels of workgroups".to_owned(),
         precision: Precision::Exact,
         n_layers: 30,
         vocab_size: 49152,

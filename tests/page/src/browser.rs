@@ -10,6 +10,8 @@ use std::rc::Rc;
 
 /// Where the page is on its server: not at the root, as on many a host.
 const BASE: &str = "/some/path/";
+/// Names the folder of the built page.
+const DIST: &str = "PAGELM_DIST";
 /// How the kernel tests start the browser too.
 const SWITCHES: &str = include_str!("../chromium-switches.txt");
 
@@ -47,7 +49,44 @@ pub fn in_page(name: &str, gpu: Gpu, test: impl FnOnce(&Page) -> Result<(), Stri
 /// # Panics
 /// If the test returns a sentence or panics.
 pub fn in_firefox(name: &str, test: impl FnOnce(&Page) -> Result<(), String>) {
-    in_browser(name, Kind::Firefox, Hosting::Shared, test);
+    in_browser(name, Kind::Firefox, Hosting::Shared, own_server(), test);
+}
+
+/// The same without a GPU, with a server of the test's own: another build of the page, or at another path.
+///
+/// # Panics
+/// If the test returns a sentence or panics.
+pub fn in_page_of(name: &str, server: Server, test: impl FnOnce(&Page) -> Result<(), String>) {
+    in_browser(name, Kind::Chromium(&switches(Gpu::Missing)), Hosting::Shared, server, test);
+}
+
+/// The same in a browser that writes down all that is asked of any host, by pages, workers and itself, and reaches none but
+/// this machine. Gives the addresses that any origin's page or worker asked for.
+///
+/// # Panics
+/// If the test returns a sentence or panics, or nothing was written down.
+pub fn in_watched_page(name: &str, test: impl FnOnce(&Page) -> Result<(), String>) -> Vec<String> {
+    let log = folder_from("PAGELM_SCRATCH").join(format!("{name}-{}.netlog", std::process::id()));
+    let log_switch = format!("--log-net-log={}", log.display());
+    let mut switches = switches(Gpu::Missing);
+    switches.extend([log_switch.as_str(), "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]);
+    in_browser(name, Kind::Chromium(&switches), Hosting::Shared, own_server(), test);
+    let text = std::fs::read_to_string(&log).unwrap_or_else(|error| panic!("{}: {error}", log.display()));
+    // It is of this run alone.
+    let _ = std::fs::remove_file(&log);
+    asked_by_pages(&text)
+}
+
+/// The addresses in a log of Chromium's network that were asked for by an origin; what the browser asks for itself has none.
+fn asked_by_pages(log: &str) -> Vec<String> {
+    // An event a line; the last closes the list.
+    let event = |line: &str| serde_json::from_str(line.trim_end_matches(',').trim_end_matches(']')).ok();
+    let asked = |event: serde_json::Value| {
+        let params = &event["params"];
+        let by_origin = params["initiator"].as_str()?.contains("://");
+        params["url"].as_str().filter(|_| by_origin).map(str::to_owned)
+    };
+    log.lines().filter_map(event).filter_map(asked).collect()
 }
 
 /// The same for a test with several tabs, once for each way of hosting the engine.
@@ -64,7 +103,7 @@ pub fn in_tabs(name: &str, test: impl Fn(&Page) -> Result<(), String>) {
 /// # Panics
 /// If the test returns a sentence or panics.
 pub fn in_page_without_storage(name: &str, gpu: Gpu, test: impl FnOnce(&Page) -> Result<(), String>) {
-    Place::new(name, false).run(Kind::Chromium(&switches(gpu)), Hosting::Shared, test);
+    Place::new(name, own_server(), false).run(Kind::Chromium(&switches(gpu)), Hosting::Shared, test);
 }
 
 /// Two tests in one profile on one server: after the first, the browser is killed.
@@ -77,18 +116,46 @@ pub fn in_two_lives(
     first: impl FnOnce(&Page) -> Result<(), String>,
     second: impl FnOnce(&Page) -> Result<(), String>,
 ) {
-    let (place, switches) = (Place::new(name, true), switches(gpu));
+    let (place, switches) = (Place::new(name, own_server(), true), switches(gpu));
     let kind = Kind::Chromium(&switches);
     place.run(kind, Hosting::Shared, |page| first(page).and_then(|()| page.session().kill_browser()));
     place.run(kind, Hosting::Shared, second);
 }
 
-fn in_chromium(name: &str, gpu: Gpu, hosting: Hosting, test: impl FnOnce(&Page) -> Result<(), String>) {
-    in_browser(name, Kind::Chromium(&switches(gpu)), hosting, test);
+/// The folder of the page that was built for this path; as it is built by default, it works under any.
+///
+/// # Panics
+/// If the variable that names it is not set.
+pub fn built_page(is_for_path_x: bool) -> PathBuf {
+    let folder = folder_from(DIST);
+    if is_for_path_x { folder.with_file_name("dist-x") } else { folder }
 }
 
-fn in_browser(name: &str, kind: Kind<'_>, hosting: Hosting, test: impl FnOnce(&Page) -> Result<(), String>) {
-    Place::new(name, true).run(kind, hosting, test);
+/// A server of a folder at a path.
+///
+/// # Panics
+/// If no port is free.
+pub fn serve(folder: &Path, base: &'static str) -> Server {
+    Server::start(folder, base).expect("a free port on 127.0.0.1")
+}
+
+fn in_chromium(name: &str, gpu: Gpu, hosting: Hosting, test: impl FnOnce(&Page) -> Result<(), String>) {
+    in_browser(name, Kind::Chromium(&switches(gpu)), hosting, own_server(), test);
+}
+
+fn in_browser(
+    name: &str,
+    kind: Kind<'_>,
+    hosting: Hosting,
+    server: Server,
+    test: impl FnOnce(&Page) -> Result<(), String>,
+) {
+    Place::new(name, server, true).run(kind, hosting, test);
+}
+
+/// A server of the built page.
+fn own_server() -> Server {
+    serve(&folder_from(DIST), BASE)
 }
 
 /// Where a test's browsers live, one after the other.
@@ -101,10 +168,9 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    fn new(name: &'a str, stores: bool) -> Self {
+    fn new(name: &'a str, server: Server, stores: bool) -> Self {
         let scratch = folder_from("PAGELM_SCRATCH");
         let profile = Profile::new(&scratch, name);
-        let server = Server::start(&folder_from("PAGELM_DIST"), BASE).expect("a free port on 127.0.0.1");
         Self { name, scratch, profile, server: Rc::new(server), stores }
     }
 
@@ -151,30 +217,13 @@ fn save_evidence(page: &Page, scratch: &Path, name: &str) {
     let log =
         format!("Console\n{}\n\nNot found on the server\n{missing}\n\nShown\n{shown}\n", console.join("\n"));
     eprintln!("{name} failed; see {}\n{log}", folder.join(name).display());
-    let picture = page.session().screenshot().ok().and_then(|text| decode_base64(&text));
+    let picture = page.session().picture().ok();
     let written = std::fs::create_dir_all(&folder)
         .and_then(|()| std::fs::write(folder.join(format!("{name}.log")), &log))
         .and_then(|()| std::fs::write(folder.join(format!("{name}.png")), picture.unwrap_or_default()));
     if let Err(error) = written {
         eprintln!("cannot write to {}: {error}", folder.display());
     }
-}
-
-/// Standard base64, padding optional; nothing where a character is foreign.
-fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut n_bits) = (0_u32, 0);
-    for character in text.trim_end_matches('=').bytes() {
-        let value = ALPHABET.iter().position(|letter| *letter == character)?;
-        bits = bits << 6 | u32::try_from(value).ok()?;
-        n_bits += 6;
-        if n_bits >= 8 {
-            n_bits -= 8;
-            bytes.push(u8::try_from(bits >> n_bits & 0xff).ok()?);
-        }
-    }
-    Some(bytes)
 }
 
 fn folder_from(variable: &str) -> PathBuf {
@@ -209,10 +258,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_decoded() {
-        assert_eq!(decode_base64("aGVsbG8="), Some(b"hello".to_vec()));
-        assert_eq!(decode_base64("aGVsbG8h"), Some(b"hello!".to_vec()));
-        assert_eq!(decode_base64("a-b"), None);
+    fn what_pages_ask_for_is_told_from_what_the_browser_does() {
+        let log = "{\"constants\":{},\n\"events\": [\n\
+            {\"params\":{\"initiator\":\"http://a.example\",\"url\":\"http://b.example/\"},\"type\":2},\n\
+            {\"params\":{\"initiator\":\"not an origin\",\"url\":\"http://c.example/\"},\"type\":2},\n\
+            {\"phase\":1,\"type\":3},\n\
+            {\"params\":{\"initiator\":\"https://a.example\",\"url\":\"https://d.example/\"},\"type\":2}],\n\
+            \"polledData\": {}}";
+        assert_eq!(asked_by_pages(log), ["http://b.example/", "https://d.example/"]);
     }
 
     #[test]

@@ -5,9 +5,13 @@ pub mod driver;
 pub mod lines;
 pub mod page;
 pub mod server;
+pub mod views;
 pub mod webdriver;
 
-pub use browser::{Gpu, Hosting, in_firefox, in_page, in_page_without_storage, in_tabs, in_two_lives};
+pub use browser::{
+    Gpu, Hosting, in_firefox, in_page, in_page_of, in_page_without_storage, in_tabs, in_two_lives,
+    in_watched_page,
+};
 pub use lines::Lines;
 pub use page::Page;
 pub use server::Mood;

@@ -27,6 +27,8 @@ pub mod keys {
     pub const SHIFT: &str = "\u{e008}";
     /// Control, held until the end of what is typed, or until it comes again.
     pub const CONTROL: &str = "\u{e009}";
+    /// Tab.
+    pub const TAB: &str = "\u{e004}";
     /// Delete.
     pub const DELETE: &str = "\u{e017}";
     /// Esc.

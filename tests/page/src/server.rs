@@ -25,7 +25,7 @@ struct Noted {
     mood: Mood,
 }
 
-/// How the server treats models.
+/// How the server treats models, or everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mood {
     /// As it should.
@@ -39,6 +39,8 @@ pub enum Mood {
     Lies,
     /// One byte in the middle of each file is another.
     SendsAWrongByte,
+    /// It answers nothing at all, models or not.
+    Gone,
 }
 
 /// Where the tiny models are, below the page.
@@ -109,6 +111,9 @@ fn answer_all(stream: TcpStream, folder: &Path, base: &str, noted: &Mutex<Noted>
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     let mut reader = BufReader::new(stream.try_clone()?);
     while let Some(asked) = read_request(&mut reader)? {
+        if lock(noted).mood == Mood::Gone {
+            return Ok(());
+        }
         let file = locate(&asked.path, folder, base);
         if file.is_none() {
             lock(noted).missing.push(asked.path.clone());
@@ -241,6 +246,8 @@ fn content_type(path: &Path) -> &'static str {
         Some("css") => "text/css; charset=utf-8",
         Some("wasm") => "application/wasm",
         Some("json") => "application/json",
+        Some("webmanifest") => "application/manifest+json",
+        Some("png") => "image/png",
         Some("svg") => "image/svg+xml",
         _ => "application/octet-stream",
     }

@@ -192,6 +192,29 @@ impl Session {
         self.post(&format!("element/{}/value", element.0), json!({ "text": text })).map(drop)
     }
 
+    /// Presses and releases keys, one after the other, wherever the focus is. Shift is held until the end.
+    pub fn press_keys(&self, keys: &str) -> Result<(), String> {
+        let press = |key: char| {
+            let key = key.to_string();
+            let down = json!({ "type": "keyDown", "value": key });
+            let up = json!({ "type": "keyUp", "value": key });
+            if key == crate::page::keys::SHIFT { vec![down] } else { vec![down, up] }
+        };
+        let actions: Vec<Value> = keys.chars().flat_map(press).collect();
+        self.post("actions", json!({ "actions": [{ "type": "key", "id": "keys", "actions": actions }] }))?;
+        self.call("DELETE", &format!("/session/{}/actions", self.id), None).map(drop)
+    }
+
+    /// Shows the page as somebody sees it who prefers such colours and, if `is_still`, less motion.
+    pub fn prefer(&self, scheme: &str, is_still: bool) -> Result<(), String> {
+        let motion = if is_still { "reduce" } else { "no-preference" };
+        let features = json!([
+            { "name": "prefers-color-scheme", "value": scheme },
+            { "name": "prefers-reduced-motion", "value": motion },
+        ]);
+        self.tool("Emulation.setEmulatedMedia", json!({ "features": features })).map(drop)
+    }
+
     /// Sets the size of the page's view in CSS pixels, also below what a window allows.
     pub fn set_view(&self, width: u32, height: u32) -> Result<(), String> {
         let parameters = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
@@ -211,12 +234,10 @@ impl Session {
         Ok(entries.iter().map(line).collect())
     }
 
-    /// What is shown, as a PNG file in base64.
-    pub fn screenshot(&self) -> Result<String, String> {
-        self.get("screenshot")?
-            .as_str()
-            .map(str::to_string)
-            .ok_or_else(|| "the driver returned no picture".into())
+    /// What is shown, as a PNG file.
+    pub fn picture(&self) -> Result<Vec<u8>, String> {
+        let taken = self.get("screenshot")?;
+        taken.as_str().and_then(decode_base64).ok_or_else(|| "the driver returned no picture".into())
     }
 
     fn text_of(&self, element: &Element, what: &str) -> Result<String, String> {
@@ -267,6 +288,23 @@ impl Drop for Session {
     }
 }
 
+/// Standard base64, padding optional; nothing where a character is foreign.
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut n_bits) = (0_u32, 0);
+    for character in text.trim_end_matches('=').bytes() {
+        let value = ALPHABET.iter().position(|letter| *letter == character)?;
+        bits = bits << 6 | u32::try_from(value).ok()?;
+        n_bits += 6;
+        if n_bits >= 8 {
+            n_bits -= 8;
+            bytes.push(u8::try_from(bits >> n_bits & 0xff).ok()?);
+        }
+    }
+    Some(bytes)
+}
+
 /// One HTTP exchange with a server that states the length of its answer: the answer's status and body.
 fn exchange(port: u16, method: &str, path: &str, body: &str) -> std::io::Result<(u16, Vec<u8>)> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
@@ -299,4 +337,16 @@ fn exchange(port: u16, method: &str, path: &str, body: &str) -> std::io::Result<
     let mut answer = Vec::new();
     reader.take(n_bytes).read_to_end(&mut answer)?;
     Ok((status, answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_decoded() {
+        assert_eq!(decode_base64("aGVsbG8="), Some(b"hello".to_vec()));
+        assert_eq!(decode_base64("aGVsbG8h"), Some(b"hello!".to_vec()));
+        assert_eq!(decode_base64("a-b"), None);
+    }
 }

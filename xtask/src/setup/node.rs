@@ -2,11 +2,17 @@
 
 use super::{Done, system};
 use crate::process::{Context, Result, output, run};
+use sha2::{Digest as _, Sha256};
+use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The oldest that runs the tests; the package itself needs no more.
 const OLDEST: u32 = 20;
+
+/// The rules of accessibility, which run in the page: the very file, whatever the registry sends.
+const AXE: &str = "axe-core/axe.min.js";
+const AXE_SHA256: &str = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c";
 
 /// Node.js, by apt where it is missing and apt is there.
 pub(super) fn ensure(context: &Context) -> Result<Done> {
@@ -60,8 +66,24 @@ pub(super) fn ensure_modules(context: &Context) -> Result<Done> {
     let mut npm = context.command("npm");
     npm.args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"]);
     run(npm.arg(&folder))?;
+    check_axe(&folder.join("node_modules").join(AXE))?;
     write(done)?;
     Ok(Done::Made("installed all of tests/package/package.json".into()))
+}
+
+fn check_axe(path: &Path) -> Result<()> {
+    let bytes = fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let found = Sha256::digest(bytes).iter().fold(String::new(), |mut found, byte| {
+        let _ = write!(found, "{byte:02x}");
+        found
+    });
+    if found == AXE_SHA256 {
+        return Ok(());
+    }
+    Err(format!(
+        "{} has the SHA-256 {found} and not {AXE_SHA256}: npm's registry, or what stands for it, sent another file",
+        path.display()
+    ))
 }
 
 #[cfg(test)]

@@ -192,7 +192,10 @@ fn page_build(context: &Context, _: &[String]) -> Result<Vec<Command>> {
     let python = setup::python(context).ok_or("Python 3, which measures the page, is gone")?;
     let mut sizes = context.command(python);
     sizes.arg("tests/page/sizes.py").arg(&dist);
-    Ok(vec![serve::build_for_tests(context, &dist), sizes])
+    // All but the page's addresses is built by then.
+    let mut for_path_x = serve::build_for_tests(context, &dist.with_file_name("dist-x"));
+    for_path_x.args(["--release", "--public-url", "/x/"]);
+    Ok(vec![serve::build_for_tests(context, &dist), sizes, for_path_x])
 }
 
 fn package_tests(context: &Context, filters: &[String]) -> Result<Vec<Command>> {
@@ -256,11 +259,39 @@ pub(super) fn page_bench(context: &Context, options: &[String]) -> Result<Vec<Co
     Ok(commands)
 }
 
+/// What takes pictures of every view of the built page.
+pub(super) fn shots(context: &Context, folder: &[String]) -> Result<Vec<Command>> {
+    let folder = match folder {
+        [] => context.scratch()?.join("shots"),
+        [folder] => context.root.join(folder),
+        _ => return Err("`shots` takes one folder".into()),
+    };
+    let mut command = page_bin(context, "shots")?;
+    command.arg(folder);
+    let mut commands = page_build(context, &[])?;
+    commands.push(command);
+    Ok(commands)
+}
+
+/// What draws the icons.
+pub(super) fn icons(context: &Context) -> Result<Command> {
+    page_bin(context, "icons")
+}
+
+/// A program that uses the built page in a browser.
+fn page_bin(context: &Context, name: &str) -> Result<Command> {
+    let mut command =
+        cargo(context, &[&["run", "--quiet", "--locked", "--package", "page-tests", "--bin", name, "--"]]);
+    with_page(context, &mut command)?;
+    Ok(command)
+}
+
 /// Tells a command where the built page and the browsers are.
 fn with_page(context: &Context, command: &mut Command) -> Result<()> {
     let (browser, driver) = browser(context)?;
     command.env("PAGELM_DIST", package::dist(context)?).env("PAGELM_SCRATCH", context.scratch()?);
     command.env("CHROMIUM", browser).env("CHROMEDRIVER", driver);
+    command.env("PAGELM_MODULES", setup::node_modules(context)?);
     let firefox = setup::firefox(context).ok_or("Firefox is gone")?;
     let driver = setup::geckodriver(context).ok_or("geckodriver is gone")?;
     command.env("FIREFOX", firefox).env("GECKODRIVER", driver);

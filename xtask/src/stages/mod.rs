@@ -94,6 +94,18 @@ pub(crate) fn bench(context: &mut Context, options: &[String]) -> Result<()> {
     list::page_bench(context, options)?.iter_mut().try_for_each(crate::process::run)
 }
 
+/// Builds the page and takes pictures of every view.
+pub(crate) fn shots(context: &mut Context, folder: &[String]) -> Result<()> {
+    setup::tests(context)?;
+    list::shots(context, folder)?.iter_mut().try_for_each(crate::process::run)
+}
+
+/// Draws the icons.
+pub(crate) fn icons(context: &mut Context) -> Result<()> {
+    setup::tests(context)?;
+    crate::process::run(&mut list::icons(context)?)
+}
+
 /// Writes README's speeds from the files of measurements.
 pub(crate) fn speed(context: &Context) -> Result<()> {
     crate::process::run(&mut list::speed(context))

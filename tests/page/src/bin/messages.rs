@@ -227,6 +227,7 @@ fn model() -> ModelInfo {
         device_backend: "backend".into(),
         device_kind: DeviceKind::Software,
         device_note: None,
+        device_details: "details".into(),
         precision: Precision::Exact,
         n_layers: 5,
         vocab_size: 6,
