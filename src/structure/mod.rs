@@ -21,12 +21,16 @@ use crate::text::Tokenizer;
 pub use error::StructureError;
 
 /// Longest text of a schema or grammar: a large one has a few thousand bytes.
-pub const MAX_BYTES: usize = 256 << 10;
+pub const MAX_BYTES: usize = 64 << 10;
 /// How deep a schema or grammar may nest: each level is a call within a call, and wasm's stack is short.
 pub const MAX_DEPTH: usize = 48;
 /// Between the parts of JSON there is at most a space or a new line, indented: without an end a model that has lost its way
 /// would write spaces for ever.
 const WHITESPACE: &str = r" |\n {0,32}|\n\t{0,16}";
+
+/// What most tokens are, and what nearly all of JSON's strings are made of: these tokens are then looked at together. The tree
+/// of a vocabulary is kept a second time for it; for more such classes it would be once more each, and hardly faster.
+const WITHIN_STRING: &str = r#"[^"\\\x00-\x1F\x7F]+"#;
 
 /// The form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +55,7 @@ fn limits() -> ParserLimits {
         // Two kilobytes each.
         max_lexer_states: 50_000,
         max_grammar_size: 200_000,
+        step_max_items: 20_000,
         verbose_errors: false,
         ..ParserLimits::default()
     }
@@ -63,9 +68,9 @@ impl Forms {
     /// A vocabulary that is too large.
     pub fn new(tokenizer: &Tokenizer, n_logits: usize) -> Result<Self, StructureError> {
         let words: TokEnv = Arc::new(words::Words::new(tokenizer, n_logits)?);
-        let slices = llguidance::earley::SlicedBiasComputer::json_slices();
-        let mut factory = ParserFactory::new(&words, InferenceCapabilities::default(), &slices)
-            .map_err(|error| StructureError::Vocabulary { detail: error.to_string() })?;
+        let mut factory =
+            ParserFactory::new(&words, InferenceCapabilities::default(), &[WITHIN_STRING.into()])
+                .map_err(|error| StructureError::Vocabulary { detail: error.to_string() })?;
         factory.quiet();
         *factory.limits_mut() = limits();
         Ok(Self { factory })
@@ -112,13 +117,18 @@ impl Forms {
         if let Some(error) = compiled.matcher.get_error() {
             return Err(refused(error));
         }
-        match compiled.allowed().map(|_| ()) {
-            Ok(()) => Ok(compiled),
-            Err(Unmet) => {
-                let detail = compiled.matcher.get_error().unwrap_or_default();
-                let is_dead_end = detail.contains(&StopReason::NoExtensionBias.to_string());
-                Err(if is_dead_end { StructureError::Unmeetable { what } } else { refused(detail) })
-            }
+        let Ok(mask) = compiled.allowed() else {
+            let detail = compiled.matcher.get_error().unwrap_or_default();
+            let is_dead_end = detail.contains(&StopReason::NoExtensionBias.to_string());
+            return Err(if is_dead_end { StructureError::Unmeetable { what } } else { refused(detail) });
+        };
+        let first = (0..).zip(mask).find(|(_, word)| **word != 0);
+        let first = first.map(|(index, word): (u32, _)| 32 * index + word.trailing_zeros());
+        // Too many ways on from the first token on are found out here, and not in an answer.
+        let mut second = compiled.fork();
+        match first.map(|token| second.push(token)) {
+            Some(Err(Unmet)) => Err(refused(second.matcher.get_error().unwrap_or_default())),
+            _ => Ok(compiled),
         }
     }
 
