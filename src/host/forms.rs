@@ -8,7 +8,7 @@ use crate::text::Tokenizer;
 
 /// What was made ready for one model.
 #[derive(Default)]
-pub(super) struct FormStore {
+pub(crate) struct FormStore {
     /// The model's tokens as grammars see them: several bytes for each byte of text.
     forms: Option<Forms>,
     /// The last form asked for: many requests ask for the same.
@@ -17,7 +17,7 @@ pub(super) struct FormStore {
 
 impl FormStore {
     /// A form, at the beginning of an answer.
-    pub(super) fn compile(
+    pub(crate) fn compile(
         &mut self,
         structure: &Structure,
         tokenizer: &Tokenizer,
