@@ -6,6 +6,7 @@ use super::{
     fields::{self, LinesField, NumberField, Range, SwitchField},
     screen::Screen,
     state::Part,
+    structure::FormOfAnswers,
 };
 use crate::protocol::{DeviceChoice, KvType, Precision, Quantize};
 
@@ -66,6 +67,7 @@ pub(crate) fn Settings(open: RwSignal<bool>) -> impl IntoView {
                 {fields::WORDS.iter().map(|field| view! { <Lines field /> }).collect_view()}
                 {fields::SWITCHES.iter().map(|field| view! { <Switch field /> }).collect_view()}
             </fieldset>
+            <FormOfAnswers />
             <LoadSettings />
         </aside>
     }
