@@ -12,6 +12,8 @@ pub mod client;
 pub mod host;
 #[cfg(feature = "gpu")]
 pub mod store;
+#[cfg(feature = "gpu")]
+pub mod structure;
 pub mod format;
 pub mod text;
 pub mod engine;

@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-pub use generate_options::{ContentPart, GenerateOptions, Message, Prompt, ToolCall};
+pub use generate_options::{ContentPart, GenerateOptions, Message, Prompt, Structure, ToolCall};
 pub use load_options::{
     AttachedFile, DeviceChoice, IfFull, KvType, LoadOptions, ModelSource, Precision, Quantize,
 };
@@ -27,6 +27,9 @@ pub const VERSION: u32 = 8;
 
 /// Names the source that a page or an engine was built from: two builds of one [`VERSION`] do not mix either.
 pub const BUILD: &str = env!("PAGELM_BUILD");
+
+/// What is said of an answer that ended as [`FinishReason::Unmet`].
+pub const UNMET: &str = "The answer is not whole: no token of this model goes on in its form, or the form is too complex to go on; loosen or simplify it.";
 
 /// Why a load failed that its tab gave up.
 pub const GIVEN_UP: &str = "loading was stopped; what this browser kept of a download is not fetched again";

@@ -19,13 +19,30 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("text", &["format"]),
     ("store", &["format"]),
     ("engine", &["model", "plan"]),
+    // It says to the engine what may come next of an answer that has a form.
+    ("structure", &["text", "engine"]),
     ("gpu", &["plan", "format"]),
     ("cpu", &["plan", "format"]),
     ("client", &["protocol"]),
     ("bench", &["protocol"]),
     // The page shows, and deletes, what the browser keeps of models.
     ("ui", &["client", "protocol", "bench", "store"]),
-    ("host", &["protocol", "bench", "text", "store", "format", "engine", "model", "plan", "gpu", "cpu"]),
+    (
+        "host",
+        &[
+            "protocol",
+            "bench",
+            "text",
+            "store",
+            "structure",
+            "format",
+            "engine",
+            "model",
+            "plan",
+            "gpu",
+            "cpu",
+        ],
+    ),
 ];
 /// Words that mark what is unfinished or switched off, put together so that this file does not have them.
 const FORBIDDEN: [&str; 4] =

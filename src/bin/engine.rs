@@ -56,5 +56,8 @@ mod exports {
 
 fn main() {
     #[cfg(target_arch = "wasm32")]
-    std::panic::set_hook(Box::new(exports::announce_panic));
+    {
+        pagelm::structure::leave_panics_alone();
+        std::panic::set_hook(Box::new(exports::announce_panic));
+    }
 }

@@ -72,6 +72,15 @@ pub enum AddError {
         /// Ids of the model.
         vocab_size: usize,
     },
+    /// A generated token that the answer's form does not allow.
+    #[error(
+        "token {index} of the answer so far does not fit the form that the answer is to have; an answer goes on only in the \
+         form that it began in"
+    )]
+    GeneratedUnmet {
+        /// Place in the answer, from 0.
+        index: usize,
+    },
     /// The client has as many waiting as it may.
     #[error(
         "the engine is busy: {waiting} requests from here wait already, as many as it keeps; ask again when one of them is \

@@ -19,8 +19,11 @@
 //!   a word. No row is computed past a length, which is known ahead.
 //! - Where the host must see the token first (penalties, held back tokens, a device that does not sample), the lag is 0: the
 //!   sequence skips a step while it waits, and nobody waits for it.
+//! - So it is where the output has a form ([`Constraint`]): only tokens that it allows are sampled, and it ends once nothing
+//!   may follow.
 
 pub mod blocks;
+pub mod constraint;
 pub mod params;
 mod add_error;
 mod admission;
@@ -34,10 +37,11 @@ mod sequence;
 use crate::plan::StepOutput;
 use crate::plan::batch::{BLOCK_TOKENS, Batch, STEPS_IN_FLIGHT};
 pub use crate::plan::logprobs;
-use crate::plan::logprobs::{TokenLogprobs, log_softmax_at};
+use crate::plan::logprobs::TokenLogprobs;
 use crate::plan::sample::Sampled;
 pub use add_error::AddError;
 use blocks::CacheConfig;
+use constraint::{Constraint, Unmet};
 use params::SamplingParams;
 use sampler::Sampler;
 use scheduler::{Chunk, Scheduler};
@@ -184,6 +188,10 @@ pub enum FinishReason {
     Stop,
     /// It reached `max_tokens`, the context, or all that the KV pool holds.
     Length,
+    /// Its constraint allows nothing more: the output is whole with its last token.
+    Complete,
+    /// Its constraint allows no token, though the output is not whole.
+    Unmet,
 }
 
 /// How things stand.
@@ -255,14 +263,29 @@ impl Engine {
     /// Takes in a request that can run, at the end of those of its client that wait. One whose `generated` ends it
     /// already has ended: [`Engine::take_settled`] tells.
     pub fn add(&mut self, request: SequenceRequest) -> Result<SequenceId, AddError> {
+        self.add_constrained(request, None)
+    }
+
+    /// The same for an output that has a form. The constraint is at the beginning of the output: `generated` tokens are
+    /// pushed here.
+    pub fn add_constrained(
+        &mut self,
+        request: SequenceRequest,
+        mut constraint: Option<Box<dyn Constraint>>,
+    ) -> Result<SequenceId, AddError> {
         self.check(&request)?;
+        if let Some(constraint) = &mut constraint {
+            for (index, &token) in request.generated.iter().enumerate() {
+                constraint.push(token).map_err(|Unmet| AddError::GeneratedUnmet { index })?;
+            }
+        }
         let waiting = self.scheduler.n_waiting(request.client);
         if waiting >= self.config.max_waiting_of_client {
             return Err(AddError::Busy { waiting });
         }
         let id = SequenceId(self.n_sequences);
         self.n_sequences += 1;
-        let sequence = Sequence::new(request);
+        let sequence = Sequence::new(request, constraint);
         match sequence.finish_reason(self.config.max_tokens_of_sequence()) {
             Some(reason) => self.settled.push(Progress::Finished { sequence: id, reason }),
             None => self.scheduler.add(id, sequence),
@@ -440,13 +463,14 @@ impl Engine {
         if let Some(tokens) = sequence.take_prompt_logprobs() {
             progress.push(Progress::PromptLogprobs { sequence: id, tokens });
         }
-        let (token, logprobs) = match sampled {
-            Some(sampled) => (sampled.token, sampled.logprobs.clone()),
-            None => {
-                let (row, params) = (rows[n_prompt_rows], sequence.params());
-                let token = self.sampler.sample(row, sequence.prompt(), sequence.output(), params);
-                (token, params.logprobs.map(|n_top| log_softmax_at(row, token, n_top)))
-            }
+        let next = match sampled {
+            Some(sampled) => Ok((sampled.token, sampled.logprobs.clone())),
+            None => sequence.sample(&mut self.sampler, rows[n_prompt_rows]),
+        };
+        let Ok((token, logprobs)) = next else {
+            self.scheduler.cancel(id);
+            progress.push(Progress::Finished { sequence: id, reason: FinishReason::Unmet });
+            return;
         };
         sequence.push_token(token, sampled.is_some());
         progress.push(Progress::Token { sequence: id, token, logprobs });

@@ -3,6 +3,7 @@
 //! Invariant: the token is a pure function of the logits, the sequence's own tokens and its parameters; never of what
 //! was sampled before, by whom, or how often. No logit makes it panic.
 
+use super::constraint::is_allowed;
 use super::params::SamplingParams;
 use crate::plan::logprobs::tame;
 use crate::plan::sample::{Chooser, Sampling, argmax};
@@ -50,18 +51,28 @@ impl Sampler {
         Self { logits: vec![0.0; vocab_size], counts: vec![0; vocab_size], chooser: Chooser::default() }
     }
 
-    /// The next token of a sequence, given the logits of its last one: (vocabulary). The parameters must be valid.
+    /// The next token of a sequence, given the logits of its last one: (vocabulary). The parameters must be valid. Where
+    /// there is a mask, only its tokens come, at least one, whatever the parameters hold back.
     ///
-    /// Where nothing has a probability (every logit NaN, −∞ or held back), it is the lowest id that is not held back.
+    /// Where nothing has a probability (every logit NaN, −∞ or held back), it is the lowest id that is not held back; with
+    /// a mask the likeliest of its tokens.
     pub(super) fn sample(
         &mut self,
         logits: &[f32],
         prompt: &[u32],
         output: &[u32],
         params: &SamplingParams,
+        mask: Option<&[u32]>,
     ) -> u32 {
         for (own, &logit) in self.logits.iter_mut().zip(logits) {
             *own = tame(logit);
+        }
+        if let Some(mask) = mask {
+            (0..).zip(&mut self.logits).filter(|(token, _)| !is_allowed(mask, *token)).for_each(
+                |(_, logit)| {
+                    *logit = f32::NEG_INFINITY;
+                },
+            );
         }
         for_each_held_back(params, output, |token| self.logits[token as usize] = f32::NEG_INFINITY);
         for &(token, bias) in &params.logit_bias {
@@ -69,7 +80,10 @@ impl Sampler {
         }
         self.apply_penalties(prompt, output, params);
         if argmax(&self.logits).1 == f32::NEG_INFINITY {
-            return self.lowest_not_held_back(output, params);
+            return match mask {
+                Some(mask) => likeliest_allowed(logits, mask),
+                None => self.lowest_not_held_back(output, params),
+            };
         }
         self.chooser.choose(&self.logits, &params.sampling(output.len()))
     }
@@ -106,6 +120,15 @@ impl Sampler {
         for_each_held_back(params, output, |token| self.logits[token as usize] = f32::NEG_INFINITY);
         argmax(&self.logits).0
     }
+}
+
+/// The likeliest token of a mask, of equal ones the lowest id.
+fn likeliest_allowed(logits: &[f32], mask: &[u32]) -> u32 {
+    let allowed = (0..).zip(logits).filter(|(token, _)| is_allowed(mask, *token));
+    let best = allowed
+        .map(|(token, &logit)| (token, tame(logit)))
+        .reduce(|best, other| if other.1 > best.1 { other } else { best });
+    best.expect("a mask allows a token").0
 }
 
 /// Calls `hold_back` for each token that must not come next.

@@ -4,8 +4,10 @@
 //! flight; a sequence that waits has neither. A token that only the device knows is not among `tokens`. Nothing is reported
 //! twice, however often the tokens are computed again.
 
+use super::constraint::{Constraint, Unmet};
 use super::params::SamplingParams;
 use super::pools::Lease;
+use super::sampler::Sampler;
 use super::{ClientId, FinishReason, SequenceRequest};
 use crate::plan::batch::{BLOCK_TOKENS, RowKind, SampledAt, Token, Wants};
 use crate::plan::logprobs::{TokenLogprobs, log_softmax_at};
@@ -29,6 +31,8 @@ pub(super) struct Sequence {
     tokens: Vec<u32>,
     n_prompt: usize,
     params: SamplingParams,
+    /// What its output may be; it knows the output so far.
+    constraint: Option<Box<dyn Constraint>>,
     pub(super) state: State,
     /// What it owns.
     pub(super) lease: Lease,
@@ -59,14 +63,15 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
-    /// A sequence that waits.
-    pub(super) fn new(request: SequenceRequest) -> Self {
+    /// A sequence that waits. The constraint knows what was generated before.
+    pub(super) fn new(request: SequenceRequest, constraint: Option<Box<dyn Constraint>>) -> Self {
         let SequenceRequest { client, prompt, generated, params } = request;
         Self {
             client,
             n_prompt: prompt.len(),
             prefill_end: prompt.len() + generated.len(),
             tokens: [prompt, generated].concat(),
+            constraint,
             state: State::Waiting,
             lease: Lease::new(0),
             seniority: u64::MAX,
@@ -106,11 +111,6 @@ impl Sequence {
         (&self.tokens, &mut self.lease)
     }
 
-    /// The tokens it was given.
-    pub(super) fn prompt(&self) -> &[u32] {
-        &self.tokens[..self.n_prompt]
-    }
-
     /// The tokens it generated.
     pub(super) fn output(&self) -> &[u32] {
         &self.tokens[self.n_prompt..]
@@ -129,11 +129,6 @@ impl Sequence {
     /// Tokens whose keys and values are cached.
     pub(super) fn n_cached(&self) -> usize {
         self.n_cached
-    }
-
-    /// How its tokens are chosen.
-    pub(super) fn params(&self) -> &SamplingParams {
-        &self.params
     }
 
     /// Whether it was admitted: it owns blocks, or those that it will take are promised to it.
@@ -202,7 +197,7 @@ impl Sequence {
             return self.prompt_logprobs.as_ref().is_some_and(is_unknown).into();
         }
         let place = next - self.n_prompt;
-        match samples_on_device && self.params.leave_logits(place) {
+        match samples_on_device && self.constraint.is_none() && self.params.leave_logits(place) {
             true => Wants::Token(self.params.sampling(place)),
             false => Wants::Logits,
         }
@@ -322,6 +317,22 @@ impl Sequence {
         self.prompt_logprobs.take()
     }
 
+    /// Its next token from the logits of its last: (vocabulary), and what is to be told of it. The log-probability is that
+    /// of the logits as they are, whatever its constraint allows.
+    pub(super) fn sample(
+        &mut self,
+        sampler: &mut Sampler,
+        logits: &[f32],
+    ) -> Result<(u32, Option<TokenLogprobs>), Unmet> {
+        let (prompt, output) = self.tokens.split_at(self.n_prompt);
+        let mask = self.constraint.as_mut().map(|constraint| constraint.allowed()).transpose()?;
+        let token = sampler.sample(logits, prompt, output, &self.params, mask);
+        if let Some(constraint) = &mut self.constraint {
+            constraint.push(token)?;
+        }
+        Ok((token, self.params.logprobs.map(|n_top| log_softmax_at(logits, token, n_top))))
+    }
+
     /// It grew; by a token that the device knew before, where it sampled it.
     pub(super) fn push_token(&mut self, token: u32, is_sampled: bool) {
         self.tokens.push(token);
@@ -333,6 +344,9 @@ impl Sequence {
         let last = self.output().last()?;
         if self.params.eog_ids.contains(last) || self.params.stop_token_ids.contains(last) {
             return Some(FinishReason::Stop);
+        }
+        if self.constraint.as_ref().is_some_and(|constraint| constraint.is_complete()) {
+            return Some(FinishReason::Complete);
         }
         self.is_full(self.tokens.len(), max_tokens).then_some(FinishReason::Length)
     }

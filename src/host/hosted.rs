@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use futures_util::future::LocalBoxFuture;
 
+use super::forms::FormStore;
 use super::load::Loaded;
 use super::machine::Computer;
 use super::pace::Pace;
@@ -15,6 +16,7 @@ use super::prompt::encode;
 use super::request::{Ask, RequestError};
 use super::session::Session;
 use super::{ConnectionId, Surroundings};
+use crate::engine::constraint::Constraint;
 use crate::engine::{self, Engine, Progress, SequenceId, Step};
 use crate::gpu::GpuError;
 use crate::gpu::timings;
@@ -37,6 +39,7 @@ pub struct Hosted {
     /// What people are told of it.
     pub info: ModelInfo,
     pace: Pace,
+    forms: FormStore,
     sessions: BTreeMap<SequenceId, Session>,
     /// Outputs of each request that still run.
     left: BTreeMap<(ConnectionId, RequestId), u32>,
@@ -94,6 +97,7 @@ impl Hosted {
             engine,
             info,
             pace,
+            forms: FormStore::default(),
             sessions: BTreeMap::new(),
             left: BTreeMap::new(),
             n_steps: 0,
@@ -141,6 +145,10 @@ impl Hosted {
         }
         let vocab_size = self.info.vocab_size as usize;
         let (outputs, prompt_tokens) = ask.outputs(&self.tokenizer, vocab_size, surroundings)?;
+        let form = match &ask.options.structure {
+            Some(structure) => Some(self.forms.compile(structure, &self.tokenizer, vocab_size)?),
+            None => None,
+        };
         let mut added: Vec<SequenceId> = Vec::new();
         let n_outputs = outputs.len() as u32;
         let (mut running, mut stopped) = (Vec::new(), Vec::new());
@@ -149,7 +157,8 @@ impl Hosted {
                 stopped.push(output.session);
                 continue;
             }
-            match self.engine.add(output.sequence.clone()) {
+            let constraint = form.map(|form| Box::new(form.fork()) as Box<dyn Constraint>);
+            match self.engine.add_constrained(output.sequence.clone(), constraint) {
                 Ok(sequence) => {
                     added.push(sequence);
                     running.push((sequence, output.session));
@@ -339,7 +348,8 @@ impl Hosted {
                 }
                 Progress::Finished { sequence, reason } => {
                     let reason = match reason {
-                        engine::FinishReason::Stop => FinishReason::Stop,
+                        engine::FinishReason::Stop | engine::FinishReason::Complete => FinishReason::Stop,
+                        engine::FinishReason::Unmet => FinishReason::Unmet,
                         engine::FinishReason::Length => FinishReason::Length,
                     };
                     self.finish(sequence, reason, false);

@@ -3,6 +3,7 @@
 //! Invariant: one owner, one loop, no lock. What comes in is checked here; what lies below asserts.
 
 pub mod check;
+pub(crate) mod forms;
 pub mod host_time;
 pub mod hosted;
 pub mod load;

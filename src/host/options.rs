@@ -22,7 +22,12 @@ pub fn sampling_params(
         max_tokens: options.max_tokens.map(|n| n as usize),
         min_tokens: options.min_tokens as usize,
         stop_token_ids: options.stop_token_ids.clone(),
-        eog_ids: if options.ignore_eos { Vec::new() } else { tokenizer.eog().to_vec() },
+        // The end of a form is its end.
+        eog_ids: if options.ignore_eos && options.structure.is_none() {
+            Vec::new()
+        } else {
+            tokenizer.eog().to_vec()
+        },
         bad_words: bad_words(&options.bad_words, tokenizer)?,
         logit_bias: options.logit_bias.clone(),
         logprobs: options.logprobs.map(|n| n as usize),

@@ -11,6 +11,7 @@ use super::{ConnectionId, Surroundings};
 use crate::engine::params::SamplingParams;
 use crate::engine::{self, SequenceRequest};
 use crate::protocol::{GenerateOptions, Prompt, RequestId};
+use crate::structure::StructureError;
 use crate::text::{TextError, Tokenizer};
 
 /// Most outputs of a prompt.
@@ -77,6 +78,9 @@ pub enum RequestError {
     /// The prompt or an option that is text.
     #[error(transparent)]
     Text(#[from] TextError),
+    /// The form that answers are to have.
+    #[error(transparent)]
+    Structure(#[from] StructureError),
     /// The prompt's length or a sampling option.
     #[error(transparent)]
     Add(#[from] engine::AddError),

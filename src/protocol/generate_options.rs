@@ -110,6 +110,22 @@ pub struct GenerateOptions {
     /// Time a decode step by operation, where the adapter has a clock and the sequence runs alone, and tell of it by
     /// [`Event::OpTimes`](super::Event::OpTimes).
     pub time_ops: bool,
+    /// What form the answer has. Tokens that do not fit are never chosen, whatever else is set: where `bad_words`,
+    /// `min_tokens` or `ignore_eos` leave none that does, the form goes first. Only `max_tokens`, the context and `stop` may
+    /// cut it short.
+    pub structure: Option<Structure>,
+}
+
+/// What form an answer has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Structure {
+    /// A JSON object.
+    Json,
+    /// JSON that a JSON Schema describes, given as text.
+    JsonSchema(String),
+    /// What a grammar describes, in llguidance's variant of Lark.
+    Grammar(String),
 }
 
 impl Default for GenerateOptions {
@@ -137,6 +153,7 @@ impl Default for GenerateOptions {
             skip_special_tokens: true,
             reuse_prefix: true,
             time_ops: false,
+            structure: None,
         }
     }
 }

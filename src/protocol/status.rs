@@ -96,6 +96,9 @@ pub enum FinishReason {
     Length,
     /// The tab cancelled it, or another model took the place of its own.
     Cancelled,
+    /// No token fits the form of the answer any more, or its grammar is too complex to go on; what there is of it is not
+    /// whole.
+    Unmet,
 }
 
 impl FinishReason {
@@ -105,6 +108,7 @@ impl FinishReason {
             Self::Stop => "stop",
             Self::Length => "length",
             Self::Cancelled => "cancelled",
+            Self::Unmet => "unmet",
         }
     }
 }

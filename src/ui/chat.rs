@@ -84,6 +84,8 @@ pub(crate) enum End {
     Cancelled,
     /// It failed.
     Broken,
+    /// It could not keep its form.
+    Unmet,
 }
 
 /// What an answer took, under names that stay whatever the protocol does.
@@ -166,6 +168,7 @@ impl KeptTurn {
             Stage::Done(FinishReason::Stop) => End::Stop,
             Stage::Done(FinishReason::Length) => End::Length,
             Stage::Done(FinishReason::Cancelled) => End::Cancelled,
+            Stage::Done(FinishReason::Unmet) => End::Unmet,
             Stage::Broken => End::Broken,
         };
         Self { speaker: turn.speaker, text: turn.text.clone(), end, usage: turn.usage.map(KeptUsage::from) }
@@ -179,6 +182,7 @@ impl KeptTurn {
             End::Stop => Stage::Done(FinishReason::Stop),
             End::Length => Stage::Done(FinishReason::Length),
             End::Cancelled => Stage::Done(FinishReason::Cancelled),
+            End::Unmet => Stage::Done(FinishReason::Unmet),
             End::Broken => Stage::Broken,
         }
     }
@@ -244,6 +248,7 @@ mod tests {
             Stage::Done(FinishReason::Stop),
             Stage::Done(FinishReason::Length),
             Stage::Done(FinishReason::Cancelled),
+            Stage::Done(FinishReason::Unmet),
             Stage::Broken,
         ];
         let mut turns = vec![turn(Speaker::User, "  Why is\tthe sky\nblue?", done[0])];

@@ -7,6 +7,7 @@ use web_sys::{HtmlElement, HtmlInputElement, HtmlSelectElement, HtmlTextAreaElem
 use super::{
     screen::Screen,
     state::{Part, State},
+    structure::FormNote,
 };
 
 /// The text box grows to so many lines before it scrolls.
@@ -76,6 +77,7 @@ pub(crate) fn Composer(models_open: RwSignal<bool>) -> impl IntoView {
                     }
                 }
             ></textarea>
+            <FormNote />
             <Buttons urged />
         </form>
     }

@@ -13,7 +13,7 @@ use super::{
     turn::{Speaker, Stage, TurnId},
     usage::UsageView,
 };
-use crate::protocol::FinishReason;
+use crate::protocol::{FinishReason, UNMET};
 
 /// How long "Copied" is shown.
 const COPIED_TIME: Duration = Duration::from_secs(2);
@@ -148,6 +148,7 @@ fn stage_view(stage: Stage) -> Option<AnyView> {
         }
         Stage::Recovering => note("The engine or its GPU was lost and is coming back; the answer goes on."),
         Stage::Done(FinishReason::Cancelled) => note("Stopped."),
+        Stage::Done(FinishReason::Unmet) => note(UNMET),
         Stage::Interrupted => note("Stopped: the page was reloaded or closed."),
         Stage::Broken => note("An error ended this answer."),
     }

@@ -35,6 +35,7 @@ mod screen;
 mod settings;
 mod state;
 mod status;
+mod structure;
 mod tally;
 mod turn;
 mod usage;

@@ -7,6 +7,7 @@ use super::{
     report::Report,
     screen::Screen,
     state::Part,
+    structure::FormOfAnswers,
 };
 use crate::protocol::{DeviceChoice, KvType, Precision, Quantize};
 
@@ -67,6 +68,7 @@ pub(crate) fn Settings(open: RwSignal<bool>) -> impl IntoView {
                 {fields::WORDS.iter().map(|field| view! { <Lines field /> }).collect_view()}
                 {fields::SWITCHES.iter().map(|field| view! { <Switch field /> }).collect_view()}
             </fieldset>
+            <FormOfAnswers />
             <LoadSettings />
             <Report />
         </aside>

@@ -8,6 +8,7 @@ mod bench;
 mod checks;
 mod export;
 mod floor;
+mod structure;
 #[path = "../support/gguf_writer.rs"]
 mod gguf_writer;
 

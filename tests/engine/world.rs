@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use pagelm::engine::blocks::{CacheConfig, Window};
+use pagelm::engine::constraint::Constraint;
 use pagelm::engine::logprobs::TokenLogprobs;
 use pagelm::engine::params::SamplingParams;
 use pagelm::engine::{
@@ -17,6 +18,8 @@ use pagelm::engine::{
 use pagelm::plan::StepOutput;
 use pagelm::plan::batch::{BLOCK_TOKENS, Batch, STEPS_IN_FLIGHT, Token};
 use pagelm::plan::sample::Chooser;
+
+use crate::form::Form;
 
 /// How far layers with a window look back.
 const WINDOW: usize = 40;
@@ -215,7 +218,8 @@ impl World {
         for &token in request.prompt.iter().chain(&request.generated) {
             states.push(read(states.last().copied().unwrap_or(START), token));
         }
-        let id = self.engine.add(request).expect("the request can run");
+        let form = Form::of(&request.params).map(|form| Box::new(form) as Box<dyn Constraint>);
+        let id = self.engine.add_constrained(request, form).expect("the request can run");
         self.answers.insert(id, Answer::default());
         self.states.insert(id, states);
         for progress in self.engine.take_settled() {

@@ -57,6 +57,36 @@ test("four at once are one batch: one step serves them all", async () => {
   assert.ok(together.steps < 2 * 16, `${together.steps} steps`);
 });
 
+test("answers have the form that is asked for, beside free ones", async () => {
+  const jsonSchema = {
+    type: "object",
+    properties: { name: { type: "string", maxLength: 20 }, age: { type: "integer", minimum: 1, maximum: 99 } },
+    required: ["name", "age"],
+    additionalProperties: false,
+  };
+  const messages = [{ role: "user", content: "Invent a person. Answer in JSON." }];
+  const free = { temperature: 0, maxTokens: 12 };
+  const [alone] = await engine.generate(prompts[0], free).whole();
+  const [beside, ...answers] = await Promise.all([
+    engine.generate(prompts[0], free).whole(),
+    ...[0, 1, 2].map((seed) => engine.chat(messages, { seed, structure: { jsonSchema } }).whole()),
+  ]);
+  assert.deepEqual(beside[0].ids, alone.ids);
+  for (const [{ text, reason }] of answers) {
+    assert.equal(reason, "stop");
+    const { name, age, ...others } = JSON.parse(text);
+    assert.ok(typeof name === "string" && Number.isInteger(age) && age > 0 && age < 100, text);
+    assert.deepEqual(others, {});
+  }
+  const grammar = { grammar: 'start: "yes" | "no"' };
+  const [{ text }] = await engine.chat(messages, { structure: grammar }).whole();
+  assert.ok(["yes", "no"].includes(text), text);
+  const refused = (structure) => engine.generate("a", { structure }).whole();
+  await assert.rejects(refused({ jsonSchema: { enum: [] } }), /cannot be met/);
+  await assert.rejects(refused({ grammar: "start: (" }), /the grammar cannot be kept: line 1/);
+  assert.throws(() => engine.generate("a", { structure: { regex: "a" } }), /structure must be null, "json"/);
+});
+
 test("a chat streams, and its pieces are the whole", async () => {
   const messages = [{ role: "user", content: "What is the capital of France?" }];
   const pieces = [];

@@ -29,6 +29,11 @@ const shaped = (value) => {
   if (message.prompt) message.prompt = messageOf(message.prompt);
   message.prompts = message.prompts?.map(messageOf);
   for (const { messages = [] } of message.prompts ?? []) messages.forEach((turn) => (turn.content = turn.content.map(messageOf)));
+  const { structure } = message.options ?? {};
+  if (structure) {
+    const [[name, text]] = typeof structure === "string" ? [[structure]] : Object.entries(structure);
+    message.options.structure = { kind: name.replaceAll("_", ""), ...(text !== undefined && { text }) };
+  }
   const tokens = message.tokens ?? message.logprobs ?? [];
   tokens.forEach((token) => token && (token.top = token.top.map(likely)));
   if (message.prompts === undefined) delete message.prompts;

@@ -18,12 +18,16 @@ for await (const piece of engine.generate(["a", [1, 2]], options)) {
 }
 const messages: Message[] = [{ role: "user", content: [{ type: "text", text: "Hello" }] }];
 const outputs: Output[] = await engine.chat(messages, { tools: [{}], templateArguments: { enable_thinking: false } }).whole();
-const reason: "stop" | "length" | "cancelled" | undefined = outputs[0]?.reason;
+const reason: "stop" | "length" | "cancelled" | "unmet" | undefined = outputs[0]?.reason;
 const { ids }: { ids: number[] } = await engine.tokenize(messages);
 const { steps } = await engine.status();
 console.log(reason, ids, steps, engine.model?.hasChatTemplate);
 engine.close();
 
+engine.generate("a", { structure: { jsonSchema: { type: "object" } } });
+engine.generate("a", { structure: "json" });
+// @ts-expect-error: a grammar is a text
+engine.generate("a", { structure: { grammar: {} } });
 // @ts-expect-error: there is no such option
 engine.generate("a", { topq: 1 });
 // @ts-expect-error: an engine is made by Engine.create

@@ -9,6 +9,8 @@
 
 #[path = "../support/gguf_writer.rs"]
 mod gguf_writer;
+#[path = "../support/json_schema.rs"]
+mod json_schema;
 #[path = "../support/memory_source.rs"]
 mod memory_source;
 
@@ -21,4 +23,5 @@ mod nonsense;
 mod processor;
 mod random;
 mod soak;
+mod structure;
 mod world;

@@ -91,6 +91,11 @@ export interface GenerateOptions {
   reusePrefix?: boolean;
   /** Times a decode step by operation, where the device has a clock. */
   timeOps?: boolean;
+  /**
+   * What form the answer has: a JSON object, JSON of a JSON Schema, or what a grammar in llguidance's Lark describes. An answer
+   * whose `reason` is "length" or "unmet" is not whole.
+   */
+  structure?: Structure | null;
   /** Cancels the answer: the iterator throws the signal's reason. */
   signal?: AbortSignal;
 }
@@ -104,6 +109,8 @@ export interface TemplateOptions {
   /** Further arguments of the template, such as `enable_thinking`. */
   templateArguments?: Record<string, unknown>;
 }
+
+export type Structure = "json" | { jsonSchema: object | string } | { grammar: string };
 
 /** A text, or its tokens. */
 export type Prompt = string | number[] | Uint32Array;
@@ -153,7 +160,7 @@ export interface Output {
   /** If asked for. */
   opTimes?: { position: number; ops: Array<{ name: string; dispatches: number; ms: number; weightBytes: number }> };
   /** Why the output ended; in its last piece. */
-  reason?: "stop" | "length" | "cancelled";
+  reason?: "stop" | "length" | "cancelled" | "unmet";
   /** What it took; in its last piece. */
   usage?: Usage;
 }

@@ -36,6 +36,21 @@ const biases = kind(
 const callback = kind("a function", (value) => typeof value === "function");
 const quantize = { ...oneOf("none", "q8_0", "q4_0"), turn: (value) => value.replace("_0", "") };
 const signal = kind("an AbortSignal", (value) => value instanceof AbortSignal);
+const structure = kind(
+  'null, "json", { jsonSchema } with an object or a string, or { grammar } with a string',
+  (value) => {
+    if (value === null || value === "json") return true;
+    const [[name, text] = [], ...others] = isPlain(value) ? Object.entries(value) : [];
+    return !others.length && ((name === "jsonSchema" && (isText(text) || isPlain(text))) || (name === "grammar" && isText(text)));
+  },
+  (value) => {
+    if (value === null) return null;
+    if (value === "json") return { kind: "Json" };
+    const { jsonSchema, grammar } = value;
+    if (grammar !== undefined) return { kind: "Grammar", text: grammar };
+    return { kind: "JsonSchema", text: isText(jsonSchema) ? jsonSchema : JSON.stringify(jsonSchema) };
+  },
+);
 const anything = kind("anything", () => true);
 const tools = kind("an array of objects", every(isPlain), (value) => value.map((tool) => JSON.stringify(tool)));
 const templateArguments = kind("an object", isPlain, (value) =>
@@ -79,6 +94,7 @@ export const GENERATE = {
   skipSpecialTokens: flag,
   reusePrefix: flag,
   timeOps: flag,
+  structure,
   signal,
 };
 

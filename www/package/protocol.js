@@ -139,6 +139,8 @@ const prompt = message({
   Tokens: { ids: several(unsigned) },
 });
 
+const structure = message({ Json: {}, JsonSchema: { text }, Grammar: { text } });
+
 const generateOptions = fields({
   n: unsigned,
   temperature: f32,
@@ -162,6 +164,7 @@ const generateOptions = fields({
   skipSpecialTokens: flag,
   reusePrefix: flag,
   timeOps: flag,
+  structure: maybe(structure),
 });
 
 const model = maybe(unsigned);
@@ -262,7 +265,7 @@ const event = message({
   OpTimes: { request: unsigned, position: unsigned, ops: several(fields(opTime)) },
   Tokenized: { request: unsigned, text, ids: several(unsigned), pieces: several(text) },
   Status: { request: maybe(unsigned), status },
-  Finished: { ...output, reason: word("stop", "length", "cancelled"), usage, nLeft: unsigned },
+  Finished: { ...output, reason: word("stop", "length", "cancelled", "unmet"), usage, nLeft: unsigned },
   Failed: { request: maybe(unsigned), error: text },
 });
 
@@ -317,4 +320,5 @@ export const GENERATE_DEFAULTS = {
   skipSpecialTokens: true,
   reusePrefix: true,
   timeOps: false,
+  structure: null,
 };

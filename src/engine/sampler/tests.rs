@@ -27,7 +27,7 @@ fn check_distribution_after(
     let mut counts = vec![0_u64; logits.len()];
     for seed in 0..N_DRAWS {
         let params = SamplingParams { seed, ..params.clone() };
-        counts[sampler.sample(logits, prompt, output, &params) as usize] += 1;
+        counts[sampler.sample(logits, prompt, output, &params, None) as usize] += 1;
     }
     assert_fits(&counts, probabilities);
 }
@@ -56,7 +56,11 @@ fn tenths(tenths: &[f32]) -> Vec<f32> {
 fn check_greedy(logits: &[f32], prompt: &[u32], output: &[u32], params: SamplingParams, expected: u32) {
     let params = SamplingParams { temperature: 0.0, ..params };
     params.validate(logits.len()).unwrap();
-    assert_eq!(Sampler::new(logits.len()).sample(logits, prompt, output, &params), expected, "{params:?}");
+    assert_eq!(
+        Sampler::new(logits.len()).sample(logits, prompt, output, &params, None),
+        expected,
+        "{params:?}"
+    );
 }
 
 #[test]
@@ -267,7 +271,7 @@ fn a_large_vocabulary() {
         let mut counts = [0; 3];
         for seed in 0..100 {
             let token =
-                sampler.sample(&logits, &[1; 50], &[2; 50], &SamplingParams { seed, ..params.clone() });
+                sampler.sample(&logits, &[1; 50], &[2; 50], &SamplingParams { seed, ..params.clone() }, None);
             counts[[7, 100_000, 262_143].iter().position(|&likely| likely == token).unwrap()] += 1;
         }
         assert_fits(&counts, &[0.25, 0.5, 0.25]);
@@ -282,7 +286,7 @@ fn a_seed_repeats_whatever_was_sampled_before() {
     let run = |sampler: &mut Sampler, seed| {
         let mut output = Vec::new();
         for _ in 0..40 {
-            output.push(sampler.sample(&logits, &[1, 2], &output, &params(seed)));
+            output.push(sampler.sample(&logits, &[1, 2], &output, &params(seed), None));
         }
         output
     };
@@ -341,9 +345,9 @@ fn logits_that_are_no_numbers() {
             SamplingParams { bad_words: (0..3).map(|token| vec![token]).collect(), ..params.clone() };
         let mut sampler = Sampler::new(3);
         for logits in [[NAN; 3], [-INF; 3], [NAN, -INF, NAN]] {
-            assert_eq!(sampler.sample(&logits, &[0], &[], &params), 0);
-            assert_eq!(sampler.sample(&logits, &[0], &[], &held_back), 2);
+            assert_eq!(sampler.sample(&logits, &[0], &[], &params, None), 0);
+            assert_eq!(sampler.sample(&logits, &[0], &[], &held_back, None), 2);
         }
-        assert_eq!(sampler.sample(&[1.0; 3], &[0], &[], &all_held_back), 0);
+        assert_eq!(sampler.sample(&[1.0; 3], &[0], &[], &all_held_back, None), 0);
     }
 }

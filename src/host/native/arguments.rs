@@ -1,5 +1,7 @@
 //! The command line, checked as far as it can be without a model. Whatever is not understood is refused by name.
 
+mod sampling;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -53,6 +55,8 @@ pub(super) struct Arguments {
     pub(super) force: bool,
     /// How to choose tokens; `max_tokens` stands beside it, since its default differs.
     sampling: GenerateOptions,
+    /// What form the answer has, and where that is written.
+    pub(super) forms: Vec<FormFile>,
     /// Most tokens to generate, where that was said.
     pub(super) max_tokens: Option<u32>,
     /// What to measure.
@@ -79,6 +83,14 @@ pub(super) struct Arguments {
     measures: Vec<&'static str>,
 }
 
+/// A form of answers, as it is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum FormFile {
+    JsonObject,
+    JsonSchema(PathBuf),
+    Grammar(PathBuf),
+}
+
 /// What `pagelm bench` measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Measured {
@@ -95,6 +107,16 @@ pub(super) enum Measured {
     Ops,
     /// The device alone, without a model.
     Floor,
+}
+
+impl FormFile {
+    fn option(&self) -> &'static str {
+        match self {
+            Self::JsonObject => "json-object",
+            Self::JsonSchema(_) => "json-schema",
+            Self::Grammar(_) => "grammar",
+        }
+    }
 }
 
 impl Arguments {
@@ -238,6 +260,10 @@ fn check(arguments: &Arguments, command: Command) -> Result<(), CliError> {
     if takes_model && arguments.model.is_none() {
         return missing("--model PATH");
     }
+    if let [first, second, ..] = &arguments.forms[..] {
+        let names = format!("--{} and --{}", first.option(), second.option());
+        return Err(usage(Some(command), format!("{names} are given together, but an answer has one form")));
+    }
     if command != Command::Bench && arguments.answer_tokens.len() > 1 {
         const ONE: &str = "max_tokens must be one whole number here; several are for `pagelm bench`";
         return Err(usage(Some(command), ONE));
@@ -308,6 +334,8 @@ fn set(arguments: &mut Arguments, option: &OptionSpec, parser: &mut Parser) -> R
         "messages" => arguments.messages = Some(value.into()),
         "prompts" => arguments.prompts = Some(value.into()),
         "text" => arguments.text = Some(value.into()),
+        "json-schema" => arguments.forms.push(FormFile::JsonSchema(value.into())),
+        "grammar" => arguments.forms.push(FormFile::Grammar(value.into())),
         name => {
             let value =
                 value.into_string().map_err(|value| format!("--{name} is not UTF-8 text: {value:?}"))?;
@@ -321,6 +349,8 @@ fn set_flag(arguments: &mut Arguments, name: &str, on: bool) -> Result<(), Strin
     let sampling = &mut arguments.sampling;
     match name {
         "json" => arguments.json = on,
+        "json-object" if on => arguments.forms.push(FormFile::JsonObject),
+        "json-object" => arguments.forms.retain(|form| *form != FormFile::JsonObject),
         "no-cache" => arguments.no_cache = on,
         "plan" if on => measure(arguments, "plan", Measured::Plan),
         "host" if on => measure(arguments, "host", Measured::Host),
@@ -408,48 +438,7 @@ fn set_text(arguments: &mut Arguments, name: &str, value: String) -> Result<(), 
         "prompt-logprobs" => {
             arguments.sampling.prompt_logprobs = Some(number("prompt_logprobs", value, TOP)?);
         }
-        _ => set_sampling(&mut arguments.sampling, name, value)?,
-    }
-    Ok(())
-}
-
-fn set_sampling(sampling: &mut GenerateOptions, name: &str, value: &str) -> Result<(), String> {
-    match name {
-        "temperature" => sampling.temperature = number("temperature", value, "a finite number of 0 or more")?,
-        "top-k" => {
-            sampling.top_k =
-                number("top_k", value, "a whole number: 0 or -1 to keep all tokens, or 1 or more")?;
-        }
-        "top-p" => sampling.top_p = number("top_p", value, "a number greater than 0 and at most 1")?,
-        "min-p" => sampling.min_p = number("min_p", value, "a number from 0 to 1")?,
-        "repetition-penalty" => {
-            sampling.repetition_penalty =
-                number("repetition_penalty", value, "a finite number greater than 0")?;
-        }
-        "presence-penalty" => {
-            sampling.presence_penalty = number("presence_penalty", value, "a number from -2 to 2")?;
-        }
-        "frequency-penalty" => {
-            sampling.frequency_penalty = number("frequency_penalty", value, "a number from -2 to 2")?;
-        }
-        "seed" => {
-            sampling.seed = Some(number("seed", value, "a whole number from 0 to 18446744073709551615")?);
-        }
-        "stop" => sampling.stop.push(value.into()),
-        "bad-words" => sampling.bad_words.push(value.into()),
-        "stop-token-ids" => {
-            const WANTED: &str = "token ids with commas between";
-            let ids = value.split(',').map(|id| number("stop_token_ids", id, WANTED));
-            sampling.stop_token_ids.extend(ids.collect::<Result<Vec<u32>, _>>()?);
-        }
-        "logit-bias" => {
-            const WANTED: &str = "a token id, =, and a number from -100 to 100, such as 42=-5";
-            let (id, bias) = value.split_once('=').ok_or_else(|| refusal("logit_bias", value, WANTED))?;
-            sampling
-                .logit_bias
-                .push((number("logit_bias", id, WANTED)?, number("logit_bias", bias, WANTED)?));
-        }
-        other => unreachable!("the table has no other option than those here, but {other}"),
+        _ => sampling::set(&mut arguments.sampling, name, value)?,
     }
     Ok(())
 }

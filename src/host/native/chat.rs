@@ -6,9 +6,9 @@ use std::io::{self, BufRead as _, IsTerminal as _, Read as _};
 use super::CliError;
 use super::answer::Answer;
 use super::arguments::Arguments;
-use super::model::{Opened, Running};
+use super::model::{self, Opened, Running};
 use super::output;
-use crate::protocol::{GenerateOptions, Message, Prompt};
+use crate::protocol::{FinishReason, GenerateOptions, Message, Prompt, UNMET};
 use crate::text::TextError;
 
 /// Longest line that is read, in bytes.
@@ -39,7 +39,7 @@ impl<'a> Line<'a> {
 
 /// Runs the command.
 pub(super) async fn chat(arguments: &Arguments) -> Result<(), CliError> {
-    let sampling = arguments.sampling(None);
+    let sampling = model::sampling(arguments, None)?;
     let opened = Opened::open(arguments).await?;
     opened.check_sampling(&sampling)?;
     if !opened.described.tokenizer().has_template() {
@@ -101,6 +101,9 @@ async fn answer(
         })
         .await?;
     output::put("\n")?;
+    if answer.reason == Some(FinishReason::Unmet) {
+        output::note(UNMET);
+    }
     let used = answer.usage.prompt_tokens + answer.usage.generated_tokens;
     output::note(&format!("[{}; {used} of {} tokens of context]", answer.summary(), running.info.context));
     Ok(answer.text)

@@ -13,7 +13,7 @@ use super::batch::{self, Asked, Batch};
 use super::model::{self, Opened};
 use super::output::{self, DeviceJson, LogprobJson, rounded_ms};
 use super::prompts;
-use crate::protocol::{FinishReason, GenerateOptions, Prompt, TokenLogprob};
+use crate::protocol::{FinishReason, GenerateOptions, Prompt, TokenLogprob, UNMET};
 
 /// What one prompt gave.
 #[derive(Serialize)]
@@ -86,7 +86,7 @@ struct Told {
 
 /// Runs the command.
 pub(super) async fn generate(arguments: &Arguments) -> Result<(), CliError> {
-    let sampling = arguments.sampling(GenerateOptions::default().max_tokens);
+    let sampling = model::sampling(arguments, GenerateOptions::default().max_tokens)?;
     let prompts = prompts(arguments)?;
     let mut opened = Opened::open(arguments).await?;
     opened.check_sampling(&sampling)?;
@@ -106,12 +106,13 @@ pub(super) async fn generate(arguments: &Arguments) -> Result<(), CliError> {
     let names = Names { n_prompts: asked.len(), n: sampling.n as usize };
     let streams = n_outputs == 1 && !arguments.json;
     let start = Instant::now();
-    let (mut n_tokens, mut n_told, mut results) = (0, 0, Vec::new());
+    let (mut n_tokens, mut n_told, mut n_unmet, mut results) = (0, 0, 0, Vec::new());
     let batch = Batch { asked: &asked, sampling: &sampling, streams };
     batch
         .run(&mut running, |prompt_idx, outputs| {
             n_tokens += outputs.iter().map(|answer| answer.token_ids.len()).sum::<usize>();
             n_told += outputs.len();
+            n_unmet += outputs.iter().filter(|answer| answer.reason == Some(FinishReason::Unmet)).count();
             if arguments.json {
                 output::progress(&format!("{n_told} of {n_outputs} outputs"));
                 results.push(outputs);
@@ -124,19 +125,21 @@ pub(super) async fn generate(arguments: &Arguments) -> Result<(), CliError> {
     if n_outputs > 1 {
         output::note(&total(n_outputs, n_tokens, start.elapsed().as_secs_f64()));
     }
+    let outcome = if n_unmet == 0 { Ok(()) } else { Err(CliError::Failure(UNMET.into())) };
     if !arguments.json {
-        return Ok(());
+        return outcome;
     }
     let ids = asked.iter_mut().map(|asked| std::mem::take(&mut asked.ids));
     let mut results: Vec<ResultJson> =
         ids.zip(results).map(|(ids, outputs)| told.result(ids, outputs)).collect();
     match results.pop() {
-        Some(only) if arguments.prompts.is_none() => output::put_json(&only),
+        Some(only) if arguments.prompts.is_none() => output::put_json(&only)?,
         last => {
             results.extend(last);
-            output::put_json(&results)
+            output::put_json(&results)?;
         }
     }
+    outcome
 }
 
 /// What the command line asks to be answered.

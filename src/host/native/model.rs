@@ -6,13 +6,16 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
-use super::arguments::{Arguments, Measured};
+use super::arguments::{Arguments, FormFile, Measured};
 use super::records::FileRecords;
 use super::{CliError, messages, output, surroundings};
 use crate::engine::AddError;
+use crate::host::forms::FormStore;
 use crate::host::load::{self, Described};
 use crate::host::{ConnectionId, Host, Surroundings, encode, options};
-use crate::protocol::{DeviceChoice, DeviceKind, Event, GenerateOptions, ModelInfo, Prompt, RequestId};
+use crate::protocol::{
+    DeviceChoice, DeviceKind, Event, GenerateOptions, ModelInfo, Prompt, RequestId, Structure,
+};
 use crate::store::native::{FileSource, model_files};
 use crate::text::StopStrings;
 
@@ -83,7 +86,11 @@ impl Opened {
         let input = |error: &dyn std::error::Error| CliError::Input(error.to_string());
         let tokenizer = self.described.tokenizer();
         let params = options::sampling_params(sampling, tokenizer, 0).map_err(|error| input(&error))?;
-        params.validate(self.described.config().vocab_size).map_err(|error| input(&error))?;
+        let vocab_size = self.described.config().vocab_size;
+        params.validate(vocab_size).map_err(|error| input(&error))?;
+        if let Some(structure) = &sampling.structure {
+            FormStore::default().compile(structure, tokenizer, vocab_size).map_err(|error| input(&error))?;
+        }
         StopStrings::new(sampling.stop.clone(), sampling.include_stop_str_in_output)
             .map_err(|error| input(&error))?;
         Ok(())
@@ -174,6 +181,18 @@ pub(super) fn prompt(arguments: &Arguments) -> Result<Prompt, CliError> {
     let messages = messages::parse(&read_text(path, TOO_LONG)?)
         .map_err(|problem| CliError::Input(format!("{}: {problem}", path.display())))?;
     Ok(Prompt::Chat { messages, tools: Vec::new(), template_arguments: Vec::new() })
+}
+
+/// How to choose tokens, as the command line says, with such a `max_tokens` where it says none.
+pub(super) fn sampling(arguments: &Arguments, max_tokens: Option<u32>) -> Result<GenerateOptions, CliError> {
+    const LONG: &str = "leave out what the answer does not need";
+    let structure = match arguments.forms.first() {
+        None => None,
+        Some(FormFile::JsonObject) => Some(Structure::Json),
+        Some(FormFile::JsonSchema(path)) => Some(Structure::JsonSchema(read_text(path, LONG)?)),
+        Some(FormFile::Grammar(path)) => Some(Structure::Grammar(read_text(path, LONG)?)),
+    };
+    Ok(GenerateOptions { structure, ..arguments.sampling(max_tokens) })
 }
 
 /// A text file; `help` tells what to do with one that is too long.

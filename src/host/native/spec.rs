@@ -1,7 +1,10 @@
 //! What each command takes: one table from which the parser, the help texts and the hints are made.
 
+mod options;
+
 use std::fmt::Write as _;
 
+use self::options::OPTIONS;
 use super::slips::nearest;
 use crate::gpu::shader::Variant;
 
@@ -26,6 +29,7 @@ pub(super) enum Group {
     Prompt,
     Logprobs,
     Sampling,
+    Form,
     Score,
     Bench,
     Quantize,
@@ -44,214 +48,6 @@ pub(super) struct OptionSpec {
     help: &'static str,
     group: Group,
 }
-
-const fn option(group: Group, name: &'static str, value: &'static str, help: &'static str) -> OptionSpec {
-    OptionSpec { name, value, help, group }
-}
-
-const OPTIONS: [OptionSpec; 51] = [
-    option(
-        Group::Model,
-        "model",
-        "PATH",
-        "the model: a .gguf file (of a split one any part), a Hugging Face folder, or a file in it",
-    ),
-    option(
-        Group::Model,
-        "device",
-        "auto|gpu|cpu",
-        "what computes (default auto: the GPU, or the processor where there is none or only an imitated one)",
-    ),
-    option(
-        Group::Model,
-        "precision",
-        "auto|exact|fast",
-        "arithmetic of activations: f32, or ten bits and integer products (default auto: fast where the processor computes)",
-    ),
-    option(Group::Model, "kv", "f16|f32|q8", "number type of the KV cache (default f16)"),
-    option(
-        Group::Model,
-        "context",
-        "N",
-        "longest conversation in tokens (default: the model's own, at most 4096)",
-    ),
-    option(
-        Group::Model,
-        "quantize",
-        "q8_0|q4_0|none",
-        "pack weights that are plain numbers while they are loaded (default none)",
-    ),
-    option(
-        Group::Model,
-        "threads",
-        "N",
-        "threads that compute, where the processor does (default: as many as it runs at once)",
-    ),
-    option(
-        Group::Model,
-        "adapter-name",
-        "SUBSTRING",
-        "take the GPU with this in its name; `pagelm devices` lists them",
-    ),
-    option(Group::Prompt, "prompt", "TEXT", "raw text: no template, special tokens parsed"),
-    option(
-        Group::Prompt,
-        "messages",
-        "FILE.json",
-        "a conversation: [{\"role\": \"user\", \"content\": \"…\"}, …], through the model's template",
-    ),
-    option(
-        Group::Prompt,
-        "prompts",
-        "FILE",
-        "many raw prompts, one JSON string a line, answered together and told in order",
-    ),
-    option(
-        Group::Prompt,
-        "n",
-        "N",
-        "outputs for each prompt, 1 to 64; the i-th samples with the seed + i (default 1)",
-    ),
-    option(
-        Group::Sampling,
-        "max-tokens",
-        "N",
-        "most tokens to generate (default 16; chat: what the context leaves)",
-    ),
-    option(
-        Group::Sampling,
-        "min-tokens",
-        "N",
-        "hold back what ends an answer until so many tokens are out (default 0)",
-    ),
-    option(Group::Sampling, "temperature", "T", "divides the logits; 0 is greedy (default 1)"),
-    option(Group::Sampling, "top-k", "K", "keep the K likeliest tokens; 0 or -1 keeps all (default 0)"),
-    option(
-        Group::Sampling,
-        "top-p",
-        "P",
-        "keep the likeliest tokens that sum to P, above 0, at most 1 (default 1)",
-    ),
-    option(
-        Group::Sampling,
-        "min-p",
-        "P",
-        "drop tokens less likely than P times the likeliest, 0 to 1 (default 0)",
-    ),
-    option(Group::Sampling, "repetition-penalty", "X", "for tokens in prompt or output, above 0 (default 1)"),
-    option(
-        Group::Sampling,
-        "presence-penalty",
-        "X",
-        "subtracted once from tokens in the output, -2 to 2 (default 0)",
-    ),
-    option(
-        Group::Sampling,
-        "frequency-penalty",
-        "X",
-        "subtracted for each time in the output, -2 to 2 (default 0)",
-    ),
-    option(
-        Group::Sampling,
-        "seed",
-        "S",
-        "repeats the answer on the same device and build (default: another each time)",
-    ),
-    option(Group::Sampling, "stop", "STR", "ends the answer where this text appears; may be repeated"),
-    option(Group::Sampling, "stop-token-ids", "ID,ID…", "tokens that end the answer"),
-    option(Group::Sampling, "include-stop-str-in-output", "", "keep the stop string in the text"),
-    option(Group::Sampling, "ignore-eos", "", "go on past end-of-generation tokens"),
-    option(Group::Sampling, "bad-words", "TEXT", "must not be generated; may be repeated"),
-    option(
-        Group::Sampling,
-        "logit-bias",
-        "ID=BIAS",
-        "added to a token's logit, -100 to 100; may be repeated",
-    ),
-    option(
-        Group::Sampling,
-        "skip-special-tokens",
-        "",
-        "leave special tokens out of the text (the default; =false keeps them)",
-    ),
-    option(Group::Sampling, "keep-special-tokens", "", "the same as --skip-special-tokens=false"),
-    option(
-        Group::Logprobs,
-        "logprobs",
-        "N",
-        "log-probabilities of each token and the N likeliest, 0 to 20; on stderr, or in the JSON",
-    ),
-    option(Group::Logprobs, "prompt-logprobs", "N", "the same for the prompt's tokens"),
-    option(Group::Score, "text", "FILE", "the text to score, UTF-8"),
-    option(
-        Group::Bench,
-        "prompt-tokens",
-        "P,P…",
-        "tokens of each prompt, one result each (default 64; with --turns of the first, 1000)",
-    ),
-    option(Group::Bench, "max-tokens", "N,N…", "tokens to generate for each, one result each (default 32)"),
-    option(Group::Bench, "sequences", "1,2,4,8", "how many run at once, one result each (the default)"),
-    option(
-        Group::Bench,
-        "no-cache",
-        "",
-        "measure one sequence without the KV cache too, where every token computes all before it again",
-    ),
-    option(Group::Bench, "runs", "R", "measured runs of each (default 3)"),
-    option(Group::Bench, "warm-up", "W", "runs of each before those (default 1)"),
-    option(
-        Group::Bench,
-        "turns",
-        "T",
-        "measure a chat of so many turns instead: what each finds in the cache, and what it prefills",
-    ),
-    option(
-        Group::Bench,
-        "plan",
-        "",
-        "count what a token costs instead: dispatches, submits, writes, bytes; needs no GPU",
-    ),
-    option(
-        Group::Bench,
-        "host",
-        "",
-        "time what a decode step costs the host instead, on a device that computes nothing; needs no GPU",
-    ),
-    option(Group::Bench, "ops", "", "time each operation of a decode step instead, by the GPU's own clock"),
-    option(
-        Group::Bench,
-        "kernels",
-        "gpu|software",
-        "of --plan and --host: the kernels of real GPUs, or of software adapters (default gpu)",
-    ),
-    option(
-        Group::Bench,
-        "position",
-        "N",
-        "of --plan: the place of the token in its sequence, from 0 (default 1023, or the last of the context)",
-    ),
-    option(
-        Group::Bench,
-        "bandwidth",
-        "GB/s",
-        "of --plan: what memory reads a second, for the least time of a token (default 100)",
-    ),
-    option(Group::Bench, "floor", "", "time the GPU alone instead: an empty dispatch, and reading memory"),
-    option(
-        Group::Quantize,
-        "type",
-        "q8_0|q4_0|f16|bf16|f32",
-        "what all matrices become; with q4_0 the one that makes the logits becomes q8_0",
-    ),
-    option(
-        Group::Convert,
-        "type",
-        "q8_0|q4_0|f16|bf16|f32|as-is",
-        "what the matrices become (default as-is)",
-    ),
-    option(Group::Export, "force", "", "write over a file that is there"),
-    option(Group::Json, "json", "", "write JSON to stdout, one object or an array"),
-];
 
 /// What `--kernels` may be.
 pub(super) const KERNELS: [(&str, Variant); 2] = [("gpu", Variant::Workgroup), ("software", Variant::Serial)];
@@ -290,10 +86,20 @@ impl Command {
     fn groups(self) -> &'static [Group] {
         match self {
             Self::Info | Self::Tokenize => &[Group::Model, Group::Json],
-            Self::Generate => &[Group::Prompt, Group::Model, Group::Sampling, Group::Logprobs, Group::Json],
+            Self::Generate => {
+                const GENERATE: &[Group] = &[
+                    Group::Prompt,
+                    Group::Model,
+                    Group::Sampling,
+                    Group::Form,
+                    Group::Logprobs,
+                    Group::Json,
+                ];
+                GENERATE
+            }
             Self::Score => &[Group::Score, Group::Model, Group::Json],
             Self::Bench => &[Group::Model, Group::Bench, Group::Json],
-            Self::Chat => &[Group::Model, Group::Sampling],
+            Self::Chat => &[Group::Model, Group::Sampling, Group::Form],
             Self::Quantize => &[Group::Quantize, Group::Export],
             Self::Convert => &[Group::Convert, Group::Export],
             Self::Devices => &[Group::Json],
@@ -347,7 +153,8 @@ impl Command {
                  --n of 2 or more, an object has \"cached_tokens\" too, prompt tokens that were found in the cache, and its timings\n\
                  \"queue_ms\", until it first ran, and \"first_token_ms\", until its first token, both from the start of all. With\n\
                  --n of 2 or more it has \"outputs\": [{\"text\", \"token_ids\", \"finish_reason\", \"logprobs\", \"cached_tokens\",\n\
-                 \"timings\"}, …] in the place of those fields.\n"
+                 \"timings\"}, …] in the place of those fields. An answer in a form whose finish_reason is \"length\" or \"unmet\" is\n\
+                 not whole; after one that is unmet the exit code is 1.\n"
             }
             Self::Score => {
                 "The mean negative log-likelihood is over the n - 1 tokens that have one before them; perplexity is its\n\

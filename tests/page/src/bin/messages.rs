@@ -5,7 +5,7 @@
 use pagelm::protocol::{
     AttachedFile, BUILD, ContentPart, DeviceChoice, DeviceKind, Event, Fault, FinishReason, GenerateOptions,
     IfFull, KvType, LoadOptions, Message, ModelInfo, ModelSource, ModelUse, OpTime, Precision, Prompt,
-    Quantize, Request, Status, TokenLogprob, ToolCall, Usage, VERSION, encode,
+    Quantize, Request, Status, Structure, TokenLogprob, ToolCall, Usage, VERSION, encode,
 };
 use serde_json::{Value, json};
 
@@ -20,6 +20,8 @@ fn main() -> Result<(), String> {
             IfFull::Ask,
         ),
         generate(vec![Prompt::Tokens(vec![0, 127, 128, u32::MAX])], GenerateOptions::default()),
+        in_form(Structure::Json),
+        in_form(Structure::Grammar("start: \"a\"".into())),
         // The words that no other message has.
         load(
             files(),
@@ -109,6 +111,11 @@ fn generate(prompts: Vec<Prompt>, options: GenerateOptions) -> Request {
     Request::Generate { request: 5, model: None, prompts, options, generated: vec![vec![], vec![1, 2]] }
 }
 
+fn in_form(structure: Structure) -> Request {
+    let options = GenerateOptions { structure: Some(structure), ..GenerateOptions::default() };
+    generate(vec![Prompt::Tokens(vec![1])], options)
+}
+
 fn files() -> ModelSource {
     let file =
         |name: &str, len_bytes, modified_ms| AttachedFile { name: name.into(), len_bytes, modified_ms };
@@ -141,6 +148,7 @@ fn generate_options() -> GenerateOptions {
         skip_special_tokens: false,
         reuse_prefix: true,
         time_ops: false,
+        structure: Some(Structure::JsonSchema("{\"type\":\"null\"}".into())),
     }
 }
 
@@ -187,7 +195,7 @@ fn next_event(event: &Event) -> Option<Event> {
         Event::Status { .. } => Event::Finished {
             request,
             output,
-            reason: FinishReason::Cancelled,
+            reason: FinishReason::Unmet,
             usage: Usage {
                 prompt_tokens: 1,
                 cached_tokens: 2,

@@ -1,0 +1,41 @@
+//! The forms that answers of a model may have, made ready when the first is asked for.
+//!
+//! Invariant: a model whose answers are all free pays nothing.
+
+use crate::protocol::Structure;
+use crate::structure::{Compiled, Form, Forms, StructureError};
+use crate::text::Tokenizer;
+
+/// What was made ready for one model.
+#[derive(Default)]
+pub(crate) struct FormStore {
+    /// The model's tokens as grammars see them: several bytes for each byte of text.
+    forms: Option<Forms>,
+    /// The last form asked for: many requests ask for the same.
+    last: Option<(Structure, Compiled)>,
+}
+
+impl FormStore {
+    /// A form, at the beginning of an answer.
+    pub(crate) fn compile(
+        &mut self,
+        structure: &Structure,
+        tokenizer: &Tokenizer,
+        n_logits: usize,
+    ) -> Result<&Compiled, StructureError> {
+        let forms = match self.forms.take() {
+            Some(forms) => forms,
+            None => Forms::new(tokenizer, n_logits)?,
+        };
+        let forms = self.forms.insert(forms);
+        let last = match self.last.take() {
+            Some((of, compiled)) if of == *structure => compiled,
+            _ => forms.compile(match structure {
+                Structure::Json => Form::Json,
+                Structure::JsonSchema(text) => Form::JsonSchema(text),
+                Structure::Grammar(text) => Form::Grammar(text),
+            })?,
+        };
+        Ok(&self.last.insert((structure.clone(), last)).1)
+    }
+}
