@@ -86,9 +86,10 @@ fn report(state: &State, browser: &[String]) -> String {
 
 fn model_lines(info: &ModelInfo, lines: &mut Vec<String>) {
     lines.push(format!(
-        "Model: {}, {}, {} parameters, {} layers, {} words, file {} bytes, weights {} bytes",
+        "Model: {}, {}, {}, {} parameters, {} layers, {} words, file {} bytes, weights {} bytes",
         info.name,
         info.architecture,
+        info.quantization,
         info.n_parameters,
         info.n_layers,
         info.vocab_size,
@@ -107,7 +108,7 @@ fn model_lines(info: &ModelInfo, lines: &mut Vec<String>) {
         "KV cache: {} tokens, {} bytes; context {}",
         info.kv_tokens, info.kv_bytes, info.context
     ));
-    let notes = [&info.device_note, &info.kv_note].into_iter().flatten();
+    let notes = [&info.device_note, &info.kv_note, &info.storage_note].into_iter().flatten();
     lines.extend(notes.map(|note| format!("Note: {note}")));
 }
 
@@ -155,8 +156,11 @@ mod tests {
             id: 1,
             name: "Tiny".into(),
             architecture: "llama".into(),
+            quantization: "Q4_1".into(),
+            license: None,
             n_parameters: 135,
             file_bytes: 98,
+            storage_note: Some("tiny.gguf is fetched but not kept".into()),
             weight_bytes: 97,
             context: 4096,
             kv_tokens: 2048,
