@@ -48,8 +48,8 @@ use web_sys::HtmlElement;
 
 use self::{
     benchmark::Benchmark, chats::Chats, composer::Composer, conversation::Conversation,
-    drop_target::DropTarget, header::Header, models::Models, new_version::NewVersion, notices::Notices, screen::Screen,
-    settings::Settings, state::Part, status::Status,
+    drop_target::DropTarget, header::Header, models::Models, new_version::NewVersion, notices::Notices,
+    screen::Screen, settings::Settings, state::Part, status::Status,
 };
 use crate::client::Client;
 

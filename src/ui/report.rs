@@ -75,7 +75,11 @@ fn report(state: &State, browser: &[String]) -> String {
     }
     lines.push(format!("To be loaded with: {}", spoken(&state.preferences.load)));
     lines.extend(state.live.as_ref().map(standing));
-    lines.push(if state.told.is_empty() { "Last errors: none".to_owned() } else { "Last errors:".to_owned() });
+    lines.push(if state.told.is_empty() {
+        "Last errors: none".to_owned()
+    } else {
+        "Last errors:".to_owned()
+    });
     lines.extend(state.told.iter().map(|told| format!("- {told}")));
     lines.join("\n") + "\n"
 }
@@ -99,7 +103,10 @@ fn model_lines(info: &ModelInfo, lines: &mut Vec<String>) {
         info.precision.name()
     ));
     lines.push(format!("Kernels and limits: {}", info.device_details));
-    lines.push(format!("KV cache: {} tokens, {} bytes; context {}", info.kv_tokens, info.kv_bytes, info.context));
+    lines.push(format!(
+        "KV cache: {} tokens, {} bytes; context {}",
+        info.kv_tokens, info.kv_bytes, info.context
+    ));
     let notes = [&info.device_note, &info.kv_note].into_iter().flatten();
     lines.extend(notes.map(|note| format!("Note: {note}")));
 }

@@ -60,7 +60,8 @@ pub(crate) fn write() -> Result<()> {
 fn without_inline_script(page: &str) -> Result<(String, String)> {
     const START: &str = "<script>";
     const END: &str = "</script>";
-    let (before, rest) = page.split_once(START).ok_or("Trunk's script that reloads the page was not found")?;
+    let (before, rest) =
+        page.split_once(START).ok_or("Trunk's script that reloads the page was not found")?;
     let (script, after) = rest.split_once(END).ok_or("Trunk's script that reloads the page has no end")?;
     let page = format!("{before}<script src=\"{RELOAD}\">{END}{after}").replace(MARK, "");
     // Older browsers do not count a socket to the same host as the same place.
@@ -141,7 +142,8 @@ mod tests {
 
     #[test]
     fn base64_is_padded() {
-        for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")] {
+        for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
+        {
             assert_eq!(base64(bytes.as_bytes()), text, "{bytes}");
         }
     }
@@ -156,19 +158,18 @@ mod tests {
 
     #[test]
     fn a_page_under_development_has_its_script_in_a_file_and_no_service_worker() {
-        let page = format!("{CONNECT} https:; {MARK}<script>const a = {ADDRESS}, b = {BASE};</script></body>");
+        let page =
+            format!("{CONNECT} https:; {MARK}<script>const a = {ADDRESS}, b = {BASE};</script></body>");
         let (page, script) = without_inline_script(&page).expect("a script");
         assert_eq!(page, "connect-src 'self' ws: https:; <script src=\"autoreload.js\"></script></body>");
-        assert_eq!(
-            script,
-            "const a = window.location.host, b = new URL('.', document.baseURI).pathname;"
-        );
+        assert_eq!(script, "const a = window.location.host, b = new URL('.', document.baseURI).pathname;");
         assert_eq!(inline_script(&page), None);
     }
 
     #[test]
     fn the_version_names_what_is_in_the_list() {
-        let files = |hash: &str| BTreeMap::from([("./".into(), Some(hash.into())), ("models.json".into(), None)]);
+        let files =
+            |hash: &str| BTreeMap::from([("./".into(), Some(hash.into())), ("models.json".into(), None)]);
         let one = list(&files("sha384-a"));
         assert!(one.contains("  \"./\": \"sha384-a\",\n  \"models.json\": null,\n"), "{one}");
         assert_ne!(one.lines().next(), list(&files("sha384-b")).lines().next());

@@ -12,7 +12,8 @@ const MOST_TABS: usize = 120;
 
 #[test]
 fn no_view_has_a_serious_finding() {
-    let modules = std::env::var("PAGELM_MODULES").expect("run these tests with `cargo xtask test --only page`");
+    let modules =
+        std::env::var("PAGELM_MODULES").expect("run these tests with `cargo xtask test --only page`");
     let path = std::path::Path::new(&modules).join("axe-core/axe.min.js");
     let axe = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     in_page("axe", Gpu::Missing, |page| {
@@ -26,7 +27,8 @@ fn no_view_has_a_serious_finding() {
                 let found = page.session().run(FIND, json!([]))?;
                 n_passed += found["passed"].as_u64().unwrap_or_default();
                 let serious = found["serious"].as_array().ok_or("axe found no list")?;
-                findings.extend(serious.iter().map(|finding| format!("{view}, {scheme}, {width}: {finding}")));
+                findings
+                    .extend(serious.iter().map(|finding| format!("{view}, {scheme}, {width}: {finding}")));
             }
             page.session().prefer("light", true)
         })?;
@@ -40,7 +42,8 @@ fn no_view_has_a_serious_finding() {
 fn every_control_is_reached_by_tab_and_seen_there() {
     in_page("tabbing", Gpu::Missing, |page| {
         views::visit(page, |view| {
-            page.session().run("document.activeElement.blur(); scrollTo(0, 0); window.reached = [];", json!([]))?;
+            page.session()
+                .run("document.activeElement.blur(); scrollTo(0, 0); window.reached = [];", json!([]))?;
             let mut unseen = BTreeSet::new();
             for _ in 0..MOST_TABS {
                 page.session().press_keys(keys::TAB)?;

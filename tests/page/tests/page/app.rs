@@ -35,7 +35,8 @@ fn starts_without_its_server(page: &Page) -> Result<(), String> {
     for _ in 0..2 {
         page.session().open("about:blank")?;
         page.open_page()?;
-        let controller = page.session().run("return Boolean(navigator.serviceWorker.controller)", json!([]))?;
+        let controller =
+            page.session().run("return Boolean(navigator.serviceWorker.controller)", json!([]))?;
         assert_eq!(controller, json!(true), "the page came from somewhere else");
     }
     page.wait_for_button(&format!("Load {FILE} from this browser"), AT_ONCE)?;
@@ -143,10 +144,11 @@ fn a_report_tells_of_the_page_and_nothing_of_its_chats() {
         answers(page)?;
         page.press("Settings")?;
         page.press("Copy report")?;
-        let report = page.within(AT_ONCE, "a report", || {
-            Ok(Some(report(page)?).filter(|report| !report.is_empty()))
-        })?;
-        for part in ["pagelm, protocol ", "Browser: Mozilla/", "WebGPU: ", "Storage: ", "Engine: running", "Model: "] {
+        let report =
+            page.within(AT_ONCE, "a report", || Ok(Some(report(page)?).filter(|report| !report.is_empty())))?;
+        for part in
+            ["pagelm, protocol ", "Browser: Mozilla/", "WebGPU: ", "Storage: ", "Engine: running", "Model: "]
+        {
             assert!(report.contains(part), "{part}: {report}");
         }
         assert!(report.contains("(cpu, cpu), fast") && report.contains("Kernels and limits: "), "{report}");
@@ -162,7 +164,8 @@ fn report(page: &Page) -> Result<String, String> {
 
 /// Loads it by its address, so that the browser keeps it.
 fn load_tiny_model(page: &Page) -> Result<(), String> {
-    let script = "const box = document.getElementById('address'); box.value = arguments[0]; box.form.requestSubmit()";
+    let script =
+        "const box = document.getElementById('address'); box.value = arguments[0]; box.form.requestSubmit()";
     page.session().run(script, json!([ADDRESS]))?;
     page.within(LOAD, "the tiny model", || Ok((page.engine_status()?.n_models == 1).then_some(())))
 }
