@@ -4,7 +4,7 @@
 
 use crate::engine::constraint::Constraint;
 use crate::protocol::Structure;
-pub use crate::structure::StructureError;
+pub(crate) use crate::structure::StructureError;
 use crate::structure::{Compiled, Form, Forms};
 use crate::text::Tokenizer;
 

@@ -22,7 +22,7 @@ impl FormStore {
         _: &Structure,
         _: &Tokenizer,
         _: usize,
-    ) -> Result<fn() -> Box<dyn Constraint>, StructureError> {
+    ) -> Result<Box<dyn Fn() -> Box<dyn Constraint>>, StructureError> {
         Err(StructureError)
     }
 }

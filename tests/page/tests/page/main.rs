@@ -16,4 +16,5 @@ mod library;
 mod losses;
 mod package;
 mod soak;
+mod structure;
 mod tabs;
