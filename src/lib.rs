@@ -12,7 +12,7 @@ pub mod client;
 pub mod host;
 #[cfg(feature = "gpu")]
 pub mod store;
-#[cfg(feature = "gpu")]
+#[cfg(feature = "grammar")]
 pub mod structure;
 pub mod format;
 pub mod text;

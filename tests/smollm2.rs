@@ -14,7 +14,7 @@ use pagelm::host::open::open;
 use pagelm::host::{Host, encode};
 use pagelm::protocol::{
     DeviceChoice, DeviceKind, Event, FinishReason, GenerateOptions, LoadOptions, Message, ModelInfo,
-    Precision, Prompt, TokenLogprob,
+    Precision, Prompt, Structure, TokenLogprob,
 };
 use pagelm::store::native::FileSource;
 use serde_json::Value;
@@ -345,4 +345,60 @@ fn check_fidelity(device: DeviceChoice) {
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// A real model keeps a realistic schema, and writes sense into it, and free answers stay as they were.
+#[test]
+fn an_answer_in_a_form_is_what_the_schema_describes() {
+    const SCHEMA: &str = r#"{
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "maxLength": 30},
+            "country": {"type": "string", "maxLength": 30},
+            "is_capital": {"type": "boolean"},
+            "landmarks": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"name": {"type": "string", "maxLength": 40}, "kind": {"enum": ["tower", "museum", "church", "other"]}},
+                    "required": ["name", "kind"],
+                    "additionalProperties": false
+                },
+                "minItems": 1,
+                "maxItems": 3
+            }
+        },
+        "required": ["city", "country", "is_capital", "landmarks"],
+        "additionalProperties": false
+    }"#;
+    let mut host = Host::new(surroundings(), None);
+    let options = LoadOptions { device: DeviceChoice::Cpu, ..LoadOptions::default() };
+    pollster::block_on(host.load(vec![model()], &options, |_, _| {})).unwrap();
+    let question =
+        Message::text("user", "Describe Paris, the capital of France, with its landmarks, as JSON.");
+    let prompt = Prompt::Chat { messages: vec![question], tools: Vec::new(), template_arguments: Vec::new() };
+    let free = GenerateOptions { temperature: 0.0, max_tokens: Some(24), ..GenerateOptions::default() };
+    let structure = Some(Structure::JsonSchema(SCHEMA.into()));
+    let in_form = GenerateOptions { structure, max_tokens: Some(200), ..free.clone() };
+    let alone = answers(&mut host, &[&prompt], &free).remove(0);
+
+    let found = answers(&mut host, &[&prompt], &in_form).remove(0);
+    assert_eq!(found.reason, Some(FinishReason::Stop), "{}", found.text);
+    let value: Value = serde_json::from_str(&found.text).unwrap();
+    assert_eq!(
+        (value["city"].as_str(), value["country"].as_str()),
+        (Some("Paris"), Some("France")),
+        "{value}"
+    );
+    assert!(value["is_capital"].is_boolean() && value.as_object().unwrap().len() == 4, "{value}");
+    let landmarks = array(&value["landmarks"]);
+    assert!((1..=3).contains(&landmarks.len()), "{value}");
+    for landmark in landmarks {
+        assert!(landmark["name"].as_str().is_some_and(|name| name.chars().count() <= 40), "{value}");
+        assert!(
+            ["tower", "museum", "church", "other"].contains(&landmark["kind"].as_str().unwrap()),
+            "{value}"
+        );
+    }
+    assert_eq!(answers(&mut host, &[&prompt], &free).remove(0).tokens, alone.tokens);
 }

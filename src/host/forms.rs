@@ -2,8 +2,10 @@
 //!
 //! Invariant: a model whose answers are all free pays nothing.
 
+use crate::engine::constraint::Constraint;
 use crate::protocol::Structure;
-use crate::structure::{Compiled, Form, Forms, StructureError};
+pub(crate) use crate::structure::StructureError;
+use crate::structure::{Compiled, Form, Forms};
 use crate::text::Tokenizer;
 
 /// What was made ready for one model.
@@ -16,13 +18,13 @@ pub(crate) struct FormStore {
 }
 
 impl FormStore {
-    /// A form, at the beginning of an answer.
+    /// What begins an answer in a form.
     pub(crate) fn compile(
         &mut self,
         structure: &Structure,
         tokenizer: &Tokenizer,
         n_logits: usize,
-    ) -> Result<&Compiled, StructureError> {
+    ) -> Result<impl Fn() -> Box<dyn Constraint>, StructureError> {
         let forms = match self.forms.take() {
             Some(forms) => forms,
             None => Forms::new(tokenizer, n_logits)?,
@@ -36,6 +38,7 @@ impl FormStore {
                 Structure::Grammar(text) => Form::Grammar(text),
             })?,
         };
-        Ok(&self.last.insert((structure.clone(), last)).1)
+        let (_, compiled) = self.last.insert((structure.clone(), last));
+        Ok(|| Box::new(compiled.fork()) as Box<dyn Constraint>)
     }
 }

@@ -16,7 +16,6 @@ use super::prompt::encode;
 use super::request::{Ask, RequestError};
 use super::session::Session;
 use super::{ConnectionId, Surroundings};
-use crate::engine::constraint::Constraint;
 use crate::engine::{self, Engine, Progress, SequenceId, Step};
 use crate::gpu::GpuError;
 use crate::gpu::timings;
@@ -157,7 +156,7 @@ impl Hosted {
                 stopped.push(output.session);
                 continue;
             }
-            let constraint = form.map(|form| Box::new(form.fork()) as Box<dyn Constraint>);
+            let constraint = form.as_ref().map(|begin| begin());
             match self.engine.add_constrained(output.sequence.clone(), constraint) {
                 Ok(sequence) => {
                     added.push(sequence);
@@ -169,6 +168,7 @@ impl Hosted {
                 }
             }
         }
+        drop(form);
         self.sessions.extend(running);
         self.left.insert((connection, request), n_outputs);
         self.events.push((connection, Event::Started { request, prompt_tokens }));

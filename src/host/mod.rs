@@ -3,6 +3,7 @@
 //! Invariant: one owner, one loop, no lock. What comes in is checked here; what lies below asserts.
 
 pub mod check;
+#[cfg_attr(not(feature = "grammar"), path = "no_forms.rs")]
 pub(crate) mod forms;
 pub mod host_time;
 pub mod hosted;

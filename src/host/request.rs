@@ -4,6 +4,7 @@
 
 use std::rc::Rc;
 
+use super::forms::StructureError;
 use super::options::sampling_params;
 use super::prompt::encode;
 use super::session::Session;
@@ -11,7 +12,6 @@ use super::{ConnectionId, Surroundings};
 use crate::engine::params::SamplingParams;
 use crate::engine::{self, SequenceRequest};
 use crate::protocol::{GenerateOptions, Prompt, RequestId};
-use crate::structure::StructureError;
 use crate::text::{TextError, Tokenizer};
 
 /// Most outputs of a prompt.

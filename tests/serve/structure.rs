@@ -282,3 +282,22 @@ fn an_answer_in_a_form_survives_its_blocks_going_to_another() {
     is_whole(SCHEMAS[6], &outputs[0]);
     assert!(world.status(1).preemptions > 0);
 }
+
+#[test]
+fn an_answer_that_proves_too_complex_ends_alone_and_says_so() {
+    let mut world = World::with_tabs([1]);
+    let free = greedy(60);
+    world.ask(1, 0, &["Once"], &free);
+    let expected = texts(&world.finish(1, 0));
+    let hard = "start: a{300}\na: a a a | a a | \"a\" | \"b\"\n";
+    let options = GenerateOptions { n: 2, ..in_form(Structure::Grammar(hard.into()), 1.0, 1) };
+    world.ask(1, 1, &["Once"], &options);
+    world.ask(1, 2, &["Once"], &free);
+    let outputs = world.finish(1, 1);
+    assert!(outputs.iter().all(|output| output.reason() == Some(FinishReason::Unmet)), "{outputs:?}");
+    assert!(outputs.iter().all(|output| output.text.chars().all(|letter| ['a', 'b'].contains(&letter))));
+    assert_eq!(texts(&world.finish(1, 2)), expected);
+    world.turns(5);
+    let status = world.status(1);
+    assert_eq!((status.own, status.free_blocks), (0, status.n_blocks));
+}

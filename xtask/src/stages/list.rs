@@ -84,7 +84,7 @@ pub(super) const STAGES: &[Stage] = &[
 ];
 
 const PACKAGE: [&str; 3] = ["--locked", "--package", "pagelm"];
-const WEB: [&str; 3] = ["--no-default-features", "--features", "web"];
+const WEB: [&str; 3] = ["--no-default-features", "--features", "engine"];
 const WASM: [&str; 2] = ["--target", "wasm32-unknown-unknown"];
 const DENY: [&str; 3] = ["--", "--deny", "warnings"];
 /// Integration tests that also run in a browser.

@@ -18,4 +18,5 @@ mod library;
 mod losses;
 mod package;
 mod soak;
+mod structure;
 mod tabs;
