@@ -4,6 +4,7 @@
 mod ahead;
 mod crowd;
 mod fairness;
+mod looking;
 mod resuming;
 mod sharing;
 mod world;
