@@ -30,6 +30,7 @@ use crate::{
 };
 
 mod chats;
+mod lab;
 
 /// Where settings are kept in the browser.
 const PREFERENCES_KEY: &str = "pagelm.preferences";
@@ -110,9 +111,9 @@ impl Screen {
             result = Some(change(state));
             changed = state.take_changed();
         });
-        let (with_frame, at_once): (Vec<_>, Vec<_>) = changed
-            .into_iter()
-            .partition(|part| matches!(part, Part::Turn(_) | Part::Status | Part::Live | Part::Loading));
+        let (with_frame, at_once): (Vec<_>, Vec<_>) = changed.into_iter().partition(|part| {
+            matches!(part, Part::Turn(_) | Part::Status | Part::Live | Part::Loading | Part::Lab(_))
+        });
         if at_once.contains(&Part::Turns) {
             self.forget_gone_turns();
         }
@@ -293,6 +294,7 @@ impl Screen {
         });
         self.send(request);
         self.drive_bench();
+        self.drive_lab();
     }
 
     /// Nothing reads the turns of a chat that left the screen.

@@ -11,6 +11,7 @@ use crate::{
 
 mod bench;
 mod chats;
+mod lab;
 mod models;
 
 fn info(name: &str) -> ModelInfo {
