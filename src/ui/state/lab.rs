@@ -10,9 +10,9 @@ use crate::protocol::{Event, Message, ModelInfo, Prompt, Request, RequestId};
 pub(crate) use self::{
     next::{N_LIKELY, Next, Taken},
     race::Race,
-    reshape::{Sampling, reshape},
+    reshape::{Sampling, Shaped, reshape},
     timeline::{Span, Timeline, Work},
-    watch::{Cell, N_CROWD, Watch, strip},
+    watch::{Cell, StepRows, Watch, strip},
 };
 
 mod next;
@@ -179,10 +179,9 @@ impl Lab {
     /// Nothing that was said counts any more: it was of another model, or there is none.
     fn forget(&mut self) {
         self.give_up();
-        let sampling = self.next.sampling;
         (self.read, self.reading, self.read_at_ms) = (None, None, Some(0.0));
-        (self.next, self.race) = (Next::default(), Race::default());
-        self.next.sampling = sampling;
+        self.next.forget();
+        self.race = Race::default();
     }
 
     fn prompt(&self) -> Prompt {

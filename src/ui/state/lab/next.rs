@@ -29,11 +29,14 @@ pub(crate) struct Next {
     pub(crate) ended: Option<FinishReason>,
     wanted: Option<Wanted>,
     asked: Option<Asked>,
+    n_made: u64,
 }
 
 /// A token that was taken, and what stood beside it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Taken {
+    /// No other has had it.
+    pub(crate) serial: u64,
     pub(crate) id: u32,
     pub(crate) text: String,
     pub(crate) logprob: f32,
@@ -64,8 +67,14 @@ struct Asked {
 impl Next {
     /// Begins anew after a text of these tokens.
     pub(crate) fn begin(&mut self, prompt: Vec<u32>, prompt_text: String) {
-        let sampling = self.sampling;
-        *self = Self { prompt, prompt_text, sampling, wanted: Some(Wanted::Look), ..Self::default() };
+        self.forget();
+        (self.prompt, self.prompt_text, self.wanted) = (prompt, prompt_text, Some(Wanted::Look));
+    }
+
+    /// Forgets all but how tokens are drawn.
+    pub(super) fn forget(&mut self) {
+        let Self { sampling, n_made, .. } = *self;
+        *self = Self { sampling, n_made, ..Self::default() };
     }
 
     /// Whether a text was begun.
@@ -88,8 +97,7 @@ impl Next {
         if self.is_busy() || rank >= self.likely.len() {
             return;
         }
-        let TokenLogprob { id, text, logprob, .. } = self.likely[rank].clone();
-        self.taken.push(Taken { id, text, logprob, likely: self.likely.clone() });
+        self.push(self.likely[rank].clone());
         (self.wanted, self.ended) = (Some(Wanted::Look), None);
     }
 
@@ -200,8 +208,14 @@ impl Next {
         self.likely.clone_from(&token.top);
         self.likely.truncate(N_LIKELY as usize);
         if is_run {
-            let TokenLogprob { id, text, logprob, .. } = token.clone();
-            self.taken.push(Taken { id, text, logprob, likely: self.likely.clone() });
+            self.push(token.clone());
         }
+    }
+
+    fn push(&mut self, token: TokenLogprob) {
+        self.n_made += 1;
+        let (serial, likely) = (self.n_made, self.likely.clone());
+        let TokenLogprob { id, text, logprob, .. } = token;
+        self.taken.push(Taken { serial, id, text, logprob, likely });
     }
 }

@@ -59,11 +59,6 @@ impl Timeline {
         }
     }
 
-    /// What the engine counted, once it ended.
-    pub(crate) fn usage(&self) -> Option<Usage> {
-        self.usage
-    }
-
     /// What the time went to, in order.
     pub(crate) fn spans(&self) -> Vec<Span> {
         let Some(started_ms) = self.started_ms else { return Vec::new() };

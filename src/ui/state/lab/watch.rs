@@ -5,7 +5,7 @@
 use crate::protocol::{BatchStatus, Event, GenerateOptions, Prompt, Request, RequestId};
 
 /// Answers that fill the batch, and tokens of each.
-pub(crate) const N_CROWD: u32 = 4;
+const N_CROWD: u32 = 4;
 const CROWD_TOKENS: u32 = 64;
 /// Steps that are remembered.
 const N_STEPS: usize = 48;
