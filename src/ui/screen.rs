@@ -252,6 +252,7 @@ impl Screen {
     /// Begins to measure.
     pub(crate) fn start_bench(self, date: String, n_made: u64) {
         self.change(|state| state.start_bench(date, n_made));
+        self.drive_lab();
         self.drive_bench();
     }
 

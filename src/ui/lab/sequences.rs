@@ -73,6 +73,7 @@ pub(super) fn Batch(open: RwSignal<bool>, obstacle: Memo<Option<&'static str>>) 
             <div class="lab-sequences" tabindex="0" role="region" aria-label="Sequences">
                 {move || batch.with(table)}
             </div>
+            {move || batch.with(last_step)}
             {move || steps.with(|steps| history(steps))}
             {move || batch.with(blocks)}
         </PanelView>
@@ -154,6 +155,36 @@ fn cells(sequence: &SequenceStatus) -> [String; 6] {
         sequence.alone_blocks.to_string(),
         sequence.shared_blocks.to_string(),
     ]
+}
+
+/// The rows of the last step as cells, those of a sequence in its colour; prefill is framed.
+fn last_step(batch: &BatchStatus) -> Option<impl IntoView + use<>> {
+    let n_rows: u32 =
+        batch.sequences.iter().map(|sequence| sequence.prefill_rows + sequence.decode_rows).sum();
+    if n_rows == 0 {
+        return None;
+    }
+    let n_each = n_rows.div_ceil(MOST_CELLS);
+    let several = |(place, sequence): (usize, &SequenceStatus)| {
+        let cell = |kind: &str| {
+            let class = format!("lab-cell {} {kind}", colour_of(place));
+            view! { <i class=class></i> }
+        };
+        let decode = (0..sequence.decode_rows.div_ceil(n_each)).map(|_| cell("decode"));
+        decode.chain((0..sequence.prefill_rows.div_ceil(n_each)).map(|_| cell("prefill"))).collect_view()
+    };
+    let about = match n_each {
+        1 => format!("The last step: {}", words::counted(n_rows, "row", "rows")),
+        n => format!("The last step: {}; a cell is up to {n}", words::counted(n_rows, "row", "rows")),
+    };
+    Some(view! {
+        <figure class="lab-blocks">
+            <figcaption>{format!("{about}. Framed rows read a prompt, filled ones write.")}</figcaption>
+            <div class="lab-strip" role="img" aria-label=about>
+                {batch.sequences.iter().enumerate().map(several).collect_view()}
+            </div>
+        </figure>
+    })
 }
 
 /// Rows of the steps that were seen, as columns side by side.

@@ -63,6 +63,8 @@ pub(super) fn TextSoFar() -> impl IntoView {
             <button
                 type="button"
                 class=format!("lab-token tint-{}", tint_of(share))
+                data-id=taken.id
+                data-logprob=taken.logprob
                 aria-label=format!("{}, {}", visible(&taken.text), percent(share))
                 aria-describedby=move || is_shown().then_some("lab-alternatives")
                 on:mouseenter:target=move |event| show(serial, &event.target())

@@ -269,6 +269,12 @@ impl State {
         self.touch_lab();
     }
 
+    /// Nothing it asked for goes on, as where a benchmark measures.
+    pub(super) fn rest_lab(&mut self) {
+        self.lab.give_up();
+        self.touch_lab();
+    }
+
     pub(super) fn forget_lab(&mut self) {
         self.lab.forget();
         self.touch_lab();

@@ -29,6 +29,8 @@ pub mod keys {
     pub const CONTROL: &str = "\u{e009}";
     /// Delete.
     pub const DELETE: &str = "\u{e017}";
+    /// End.
+    pub const END: &str = "\u{e010}";
     /// Esc.
     pub const ESCAPE: &str = "\u{e00c}";
 }

@@ -6,7 +6,7 @@ use crate::protocol::{BatchStatus, Event, GenerateOptions, Prompt, Request, Requ
 
 /// Answers that fill the batch, and tokens of each.
 const N_CROWD: u32 = 4;
-const CROWD_TOKENS: u32 = 64;
+const CROWD_TOKENS: u32 = 160;
 /// Steps that are remembered.
 const N_STEPS: usize = 48;
 

@@ -283,7 +283,10 @@ fn what_measures_is_ended_by_a_loss_and_keeps_off_a_benchmark() {
     assert!(state.lab.problem_of(Panel::Race).unwrap().contains("try it again"));
     assert_eq!(due(&mut state, 302.0), [Request::Cancel { request: id }]);
 
+    state.change_lab(Panel::Batch, Lab::fill_batch);
+    let (_, crowd) = only(&mut state, 400.0);
     state.start_bench("2026-11-30".to_owned(), 7);
+    assert_eq!(due(&mut state, 401.0), [Request::Cancel { request: crowd }]);
     state.change_lab(Panel::Next, Lab::predict);
     assert!(due(&mut state, 303.0).is_empty(), "it would disturb it");
     assert!(state.lab_obstacle().unwrap().contains("benchmark"));
