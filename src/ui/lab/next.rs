@@ -7,7 +7,10 @@ use crate::{
     protocol::{FinishReason, TokenLogprob},
     ui::{
         screen::Screen,
-        state::lab::{Lab, N_LIKELY, Next, Panel, Sampling, reshape},
+        state::{
+            Part,
+            lab::{Lab, N_LIKELY, Next, Panel, Sampling, Shaped, reshape},
+        },
         words,
     },
 };
@@ -23,6 +26,12 @@ pub(super) fn NextTokens(obstacle: Memo<Option<&'static str>>) -> impl IntoView 
     let is_off = Signal::derive(move || is_busy.get() || obstacle.get().is_some());
     let can_undo = read(Panel::Next, |lab| !lab.next.taken.is_empty());
     let cost = read(Panel::Next, |lab| cost(&lab.next));
+    let is_outdated = Memo::new(move |_| {
+        let text = screen
+            .read(Part::Lab(Panel::Tokens), |state| state.lab.read.as_ref().map(|read| read.text.clone()));
+        let own = screen.read(Part::Lab(Panel::Next), |state| state.lab.next.prompt_text.clone());
+        is_begun.get() && text.is_some_and(|text| text != own)
+    });
     let on_key = move |event: web_sys::KeyboardEvent| {
         if event.ctrl_key() || event.meta_key() || event.alt_key() || is_off.get_untracked() {
             return;
@@ -75,6 +84,9 @@ pub(super) fn NextTokens(obstacle: Memo<Option<&'static str>>) -> impl IntoView 
                         </button>
                     </Show>
                 </div>
+                <p class="lab-note" role="status">
+                    {move || is_outdated.get().then_some("The text above was changed; predict again to go on from it.")}
+                </p>
                 <div hidden=move || !is_begun.get()>
                     <TextSoFar />
                     <div class="lab-columns">
@@ -151,7 +163,7 @@ fn plain(token: &TokenLogprob) -> f64 {
 fn Bar(
     rank: usize,
     likely: Memo<Vec<TokenLogprob>>,
-    shaped: Memo<crate::ui::state::lab::Shaped>,
+    shaped: Memo<Shaped>,
     is_off: Signal<bool>,
 ) -> impl IntoView {
     let screen = Screen::expect();

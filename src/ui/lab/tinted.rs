@@ -73,8 +73,9 @@ pub(super) fn TextSoFar() -> impl IntoView {
                 on:mouseleave=move |_| shown.set(None)
                 on:blur=move |_| shown.set(None)
             >
-                {written(&taken.text)}
+                {taken.text.replace('\n', "⏎")}
             </button>
+            {taken.text.ends_with('\n').then(|| view! { <br /> })}
         })
     };
     let popover = move || {
@@ -122,11 +123,6 @@ fn end_of(text: &str) -> String {
         0 => text.to_owned(),
         n => format!("… {}", text.chars().skip(n).collect::<String>()),
     }
-}
-
-/// A token within the text: a line's end is seen, and ends it.
-fn written(text: &str) -> String {
-    text.replace('\n', "⏎\n")
 }
 
 /// The place among the tints.
