@@ -8,6 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use batch_status::{BatchStatus, SequenceStatus};
 pub use generate_options::{ContentPart, GenerateOptions, Message, Prompt, Structure, ToolCall};
 pub use load_options::{
     AttachedFile, DeviceChoice, IfFull, KvType, LoadOptions, ModelSource, Precision, Quantize,
@@ -16,6 +17,7 @@ pub use model_info::{DeviceKind, ModelInfo};
 pub use op_time::OpTime;
 pub use status::{FinishReason, ModelUse, Status, TokenLogprob, Usage};
 
+mod batch_status;
 mod generate_options;
 mod load_options;
 mod model_info;
@@ -90,6 +92,11 @@ pub enum Request {
     },
     /// Tell how the engine stands.
     Status {
+        /// Names the reply.
+        request: RequestId,
+    },
+    /// Tell what the batch of the tab's own model holds now. It is told to nobody who does not ask, and once for each time.
+    Batch {
         /// Names the reply.
         request: RequestId,
     },
@@ -238,6 +245,8 @@ pub enum Event {
         ids: Vec<u32>,
         /// Each token as the vocabulary spells it.
         pieces: Vec<String>,
+        /// The bytes that each stands for; they may be part of a character.
+        bytes: Vec<Vec<u8>>,
     },
     /// How the engine stands: told from time to time, and asked for by [`Request::Status`].
     Status {
@@ -245,6 +254,13 @@ pub enum Event {
         request: Option<RequestId>,
         /// How the engine stands.
         status: Status,
+    },
+    /// Answers [`Request::Batch`].
+    Batch {
+        /// Whose.
+        request: RequestId,
+        /// What the batch holds.
+        batch: BatchStatus,
     },
     /// An output is complete.
     Finished {

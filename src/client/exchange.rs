@@ -65,7 +65,7 @@ fn answer_to(event: &Event, request_id: Option<RequestId>) -> Option<bool> {
         | Event::Prefilling { request, .. }
         | Event::OpTimes { request, .. }
         | Event::Tokens { request, .. } => (Some(*request), false),
-        Event::Tokenized { request, .. } => (Some(*request), true),
+        Event::Tokenized { request, .. } | Event::Batch { request, .. } => (Some(*request), true),
         Event::Finished { request, n_left, .. } => (Some(*request), *n_left == 0),
         Event::Status { request: Some(request), .. } | Event::Failed { request: Some(request), .. } => {
             (Some(*request), true)
@@ -94,7 +94,7 @@ fn request_from_json(json: &str, request_id: RequestId) -> Result<Request, Strin
             body.entry("generated").or_insert_with(|| json!([]));
             body.insert("request".to_owned(), json!(request_id));
         }
-        "Tokenize" | "Status" => _ = body.insert("request".to_owned(), json!(request_id)),
+        "Tokenize" | "Status" | "Batch" => _ = body.insert("request".to_owned(), json!(request_id)),
         _ => {}
     }
     match serde_json::from_value(value) {

@@ -95,7 +95,8 @@ impl<A: Clone> Ledger<A> {
             }
             Request::Generate { request: id, .. }
             | Request::Tokenize { request: id, .. }
-            | Request::Status { request: id } => {
+            | Request::Status { request: id }
+            | Request::Batch { request: id } => {
                 let mut open = Open::new(request);
                 match self.standing {
                     Standing::NoRoom if open.needs_model() => {
@@ -195,6 +196,7 @@ impl<A: Clone> Ledger<A> {
             }
             Event::Tokenized { request, .. }
             | Event::Status { request: Some(request), .. }
+            | Event::Batch { request, .. }
             | Event::Failed { request: Some(request), .. } => {
                 self.open.remove(&request);
                 moves.tell.push(event);

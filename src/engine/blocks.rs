@@ -104,6 +104,12 @@ impl BlockPool {
         self.cached.len()
     }
 
+    /// Blocks that one sequence owns, and blocks that several do.
+    pub(super) fn n_owned(&self) -> (usize, usize) {
+        let n_with = |is_meant: fn(u32) -> bool| self.n_owners.iter().filter(|&&n| is_meant(n)).count();
+        (n_with(|n| n == 1), n_with(|n| n > 1))
+    }
+
     /// Sequences that own a block.
     pub(super) fn n_owners(&self, block: u32) -> u32 {
         self.n_owners[block as usize]

@@ -33,6 +33,7 @@ mod prefixes;
 mod sampler;
 mod scheduler;
 mod sequence;
+pub mod snapshot;
 
 use crate::plan::StepOutput;
 use crate::plan::batch::{BLOCK_TOKENS, Batch, STEPS_IN_FLIGHT};
@@ -46,6 +47,7 @@ use params::SamplingParams;
 use sampler::Sampler;
 use scheduler::{Chunk, Scheduler};
 use sequence::Sequence;
+use snapshot::LastRows;
 
 /// Steps that may be submitted and not yet retired.
 pub const MAX_IN_FLIGHT: usize = STEPS_IN_FLIGHT;
@@ -232,6 +234,8 @@ pub struct Engine {
     in_flight: Vec<InFlight>,
     /// Ends that need no step.
     settled: Vec<Progress>,
+    /// Of the last step.
+    last_rows: LastRows,
     n_steps: u64,
     n_sequences: u64,
 }
@@ -250,6 +254,7 @@ impl Engine {
             config,
             in_flight: Vec::new(),
             settled: Vec::new(),
+            last_rows: LastRows::default(),
             n_steps: 0,
             n_sequences: 0,
         }
@@ -347,6 +352,7 @@ impl Engine {
         let (batch, chunks) = self.scheduler.schedule(budget, slot)?;
         let id = StepId(self.n_steps);
         self.n_steps += 1;
+        self.last_rows = LastRows::of(&chunks, batch.n_decode);
         let sequences = chunks.iter().map(|chunk| chunk.sequence).collect();
         self.in_flight.push(InFlight { id, slot, chunks });
         Some(Step { id, batch, sequences })

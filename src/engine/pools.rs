@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 
 use super::blocks::{BlockPool, CacheConfig};
 use super::prefixes::{NodeId, Prefixes, ROOT};
+use super::snapshot::{BlockCounts, Held};
 use crate::plan::batch::BLOCK_TOKENS;
 
 /// A sequence's blocks in one cache: those from the `first`-th on, counted from the sequence's start.
@@ -106,6 +107,29 @@ impl Pools {
     /// Those of them that hold a prefix.
     pub(super) fn n_cached(&self) -> usize {
         self.pools.iter().map(BlockPool::n_cached).sum()
+    }
+
+    /// What becomes of the blocks.
+    pub(super) fn counts(&self) -> BlockCounts {
+        self.pools.iter().fold(BlockCounts::default(), |sum, pool| {
+            let (alone, shared) = pool.n_owned();
+            BlockCounts {
+                alone: sum.alone + alone,
+                shared: sum.shared + shared,
+                cached: sum.cached + pool.n_cached(),
+                empty: sum.empty + pool.n_free() - pool.n_cached(),
+            }
+        })
+    }
+
+    /// The blocks that a sequence owns.
+    pub(super) fn held(&self, lease: &Lease) -> Held {
+        let each = lease.tables.iter().zip(&self.pools);
+        let owners = each.flat_map(|(table, pool)| table.blocks.iter().map(|&block| pool.n_owners(block)));
+        owners.fold(Held::default(), |held, n_owners| match n_owners {
+            1 => Held { alone: held.alone + 1, ..held },
+            _ => Held { shared: held.shared + 1, ..held },
+        })
     }
 
     /// The longest cached beginning that leaves a token to compute: its logits are wanted. Of it, a cache with a window

@@ -188,7 +188,8 @@ impl Hosted {
     ) -> Result<Event, RequestError> {
         let (text, ids) = encode(&self.tokenizer, prompt, (surroundings.unix_secs)())?;
         let pieces = self.tokenizer.pieces(&ids);
-        Ok(Event::Tokenized { request, text, ids, pieces })
+        let bytes = ids.iter().map(|id| self.tokenizer.token_bytes(*id)).collect();
+        Ok(Event::Tokenized { request, text, ids, pieces, bytes })
     }
 
     /// Stops a request; one that has ended already is none of anybody's concern.

@@ -18,6 +18,7 @@ pub mod open;
 pub mod options;
 pub mod outbox;
 pub mod pace;
+mod pipelines;
 mod prompt;
 mod rate;
 mod recovery;

@@ -131,6 +131,7 @@ impl Topic {
             | Event::Tokenized { .. }
             | Event::OpTimes { .. }
             | Event::Status { request: Some(_), .. }
+            | Event::Batch { .. }
             | Event::Failed { .. } => Self::Other,
         }
     }
@@ -142,9 +143,14 @@ fn n_bytes(event: &Event) -> usize {
         + match event {
             Event::Tokens { text, ids, logprobs, .. } => text.len() + ids.len() * 4 + logprob_bytes(logprobs),
             Event::PromptLogprobs { tokens, .. } => tokens.iter().flatten().map(token_bytes).sum(),
-            Event::Tokenized { text, ids, pieces, .. } => {
-                text.len() + ids.len() * 4 + pieces.iter().map(|piece| piece.len() + 24).sum::<usize>()
+            Event::Tokenized { text, ids, pieces, bytes, .. } => {
+                let pieces = pieces.iter().map(|piece| piece.len() + 24).sum::<usize>();
+                text.len()
+                    + ids.len() * 4
+                    + pieces
+                    + bytes.iter().map(|bytes| bytes.len() + 24).sum::<usize>()
             }
+            Event::Batch { batch, .. } => size_of_val(&batch.sequences[..]),
             Event::Started { prompt_tokens, .. } => prompt_tokens.len() * 4,
             Event::Failed { error, .. } => error.len(),
             _ => 0,

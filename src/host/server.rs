@@ -27,10 +27,6 @@ use crate::protocol::{self, BUILD, Event, ModelId, Request, RequestId, Status, V
 const MAX_CONNECTIONS: usize = 256;
 /// So often (ms) a device is looked at while something is expected of it: a lost one wakes nobody.
 const LOOK_MS: f64 = 1000.0;
-/// So long (ms) nothing was computed before a pipeline is made that nobody waits for.
-const QUIET_MS: f64 = 1000.0;
-/// Without such a moment one is made after so long, though it may hold up a step.
-const PATIENCE_MS: f64 = 4000.0;
 
 /// A tab of this build.
 pub(super) struct Connection<A> {
@@ -71,9 +67,9 @@ pub(super) struct Server<P: Place> {
     /// A pipeline that is made because nobody asks for anything.
     pub(super) making: Option<LocalBoxFuture<'static, ()>>,
     /// When something was asked or computed last.
-    busy_ms: f64,
+    pub(super) busy_ms: f64,
     /// When the last pipeline was made, or a load ended.
-    made_ms: f64,
+    pub(super) made_ms: f64,
     pub(super) losses: Losses,
     pub(super) n_losses: u32,
     pub(super) n_loads: u32,
@@ -125,6 +121,7 @@ impl<P: Place> Server<P> {
     /// Answers a letter.
     pub(super) fn receive(&mut self, letter: Letter<P::Attachment>) {
         self.is_news = true;
+        let before_ms = self.busy_ms;
         self.busy_ms = self.now_ms();
         match letter {
             Letter::Gone { connection } => {
@@ -153,6 +150,12 @@ impl<P: Place> Server<P> {
                     Ok(_) if !self.connections.contains_key(&connection) => {
                         self.post(connection, &Event::Unacquainted);
                     }
+                    Ok(Request::Batch { request }) => {
+                        // Who only looks makes nothing else wait.
+                        self.busy_ms = before_ms;
+                        let batch = self.batch(connection);
+                        self.tell(connection, Event::Batch { request, batch });
+                    }
                     Ok(request) => self.answer(connection, request, attachments),
                 }
             }
@@ -163,7 +166,7 @@ impl<P: Place> Server<P> {
     fn answer(&mut self, connection: ConnectionId, request: Request, attachments: Vec<P::Attachment>) {
         match request {
             // Answered by `receive`.
-            Request::Hello { .. } => {}
+            Request::Hello { .. } | Request::Batch { .. } => {}
             Request::Load { source, options, if_full } => {
                 self.load(connection, source, options, if_full, attachments);
             }
@@ -373,36 +376,6 @@ impl<P: Place> Server<P> {
         false
     }
 
-    /// Pipelines of all models that are not made, the one that is being made included.
-    fn n_pipelines_left(&self) -> usize {
-        let models = self.models.slots.values().filter_map(|slot| slot.hosted.model.as_ref());
-        models.map(Computer::n_pipelines_left).sum::<usize>() + usize::from(self.making.is_some())
-    }
-
-    /// Whether a pipeline can be made: one is lacking, and none is being made nor anything loaded.
-    fn lacks_pipelines(&self) -> bool {
-        self.loads.job.is_none() && self.making.is_none() && self.n_pipelines_left() > 0
-    }
-
-    /// When the next pipeline is to be made: once nobody has asked for anything for a while, or beside the steps that are
-    /// computed, where that has not come for long.
-    fn pipeline_due_ms(&self) -> f64 {
-        let patient_ms = self.made_ms + PATIENCE_MS;
-        if self.steps.is_empty() { patient_ms.min(self.busy_ms + QUIET_MS) } else { patient_ms }
-    }
-
-    /// Makes a pipeline that is due.
-    fn begin_pipeline(&mut self) {
-        let now_ms = self.now_ms();
-        if !self.lacks_pipelines() || now_ms < self.pipeline_due_ms() {
-            return;
-        }
-        self.made_ms = now_ms;
-        let mut models = self.models.slots.values_mut().filter_map(|slot| slot.hosted.model.as_mut());
-        let model = models.find(|model| model.n_pipelines_left() > 0);
-        self.making = model.map(Computer::make_pipeline);
-    }
-
     fn end_step(&mut self, id: ModelId, on_gpu: bool, stepped: Stepped) {
         self.is_news = true;
         let now_ms = self.now_ms();
@@ -493,7 +466,8 @@ fn name_of(request: &Request) -> Option<RequestId> {
     match request {
         Request::Generate { request, .. }
         | Request::Tokenize { request, .. }
-        | Request::Status { request } => Some(*request),
+        | Request::Status { request }
+        | Request::Batch { request } => Some(*request),
         _ => None,
     }
 }

@@ -1,12 +1,13 @@
-//! How the engine stands, told to tabs while it changes.
+//! How the engine stands, told to tabs while it changes, and what its batch holds, told to who asks.
 //!
-//! Invariant: a tab is told at most four times a second, and nothing twice.
+//! Invariant: a tab is told at most four times a second, and nothing twice; of other tabs it is told numbers only.
 
 use super::ConnectionId;
 use super::machine::Computer;
 use super::serve::Place;
 use super::server::Server;
-use crate::protocol::{Event, Status};
+use crate::engine::snapshot::SequenceSnapshot;
+use crate::protocol::{BatchStatus, Event, SequenceStatus, Status};
 
 /// So long (ms) nothing more is told.
 const PAUSE_MS: f64 = 250.0;
@@ -49,6 +50,36 @@ impl<P: Place> Server<P> {
             steps: slot.hosted.n_steps(),
             preemptions: stats.preemptions,
             ..status
+        }
+    }
+
+    /// What the batch of a tab's own model holds.
+    pub(super) fn batch(&self, connection: ConnectionId) -> BatchStatus {
+        let own = self.connections.get(&connection).and_then(|tab| tab.model);
+        let Some(slot) = own.and_then(|id| self.models.slots.get(&id)) else { return BatchStatus::default() };
+        let snapshot = slot.hosted.engine.snapshot();
+        // One that has gone, and of which a step is in flight, is none of them.
+        let tab =
+            |client| self.connections.keys().position(|tab| *tab == client).map_or(0, |place| place + 1);
+        let sequence = |sequence: &SequenceSnapshot| SequenceStatus {
+            tab: tab(sequence.client) as u32,
+            is_own: sequence.client == connection,
+            is_running: sequence.is_running,
+            prompt_tokens: sequence.prompt_tokens as u32,
+            n_tokens: sequence.n_tokens as u32,
+            cached_tokens: sequence.cached_tokens as u32,
+            prefill_rows: sequence.rows.prefill as u32,
+            decode_rows: sequence.rows.decode as u32,
+            alone_blocks: sequence.held.alone as u32,
+            shared_blocks: sequence.held.shared as u32,
+        };
+        BatchStatus {
+            steps: slot.hosted.n_steps(),
+            sequences: snapshot.sequences.iter().map(sequence).collect(),
+            alone_blocks: snapshot.blocks.alone as u32,
+            shared_blocks: snapshot.blocks.shared as u32,
+            cached_blocks: snapshot.blocks.cached as u32,
+            empty_blocks: snapshot.blocks.empty as u32,
         }
     }
 

@@ -15,9 +15,9 @@ const BOTTOM: f64 = 40.0;
 
 /// Points that belong together.
 #[derive(Debug, Clone, PartialEq)]
-struct Series {
-    name: String,
-    points: Vec<(f64, f64)>,
+pub(super) struct Series {
+    pub(super) name: String,
+    pub(super) points: Vec<(f64, f64)>,
 }
 
 /// The pictures that the measurements fill.
@@ -75,7 +75,7 @@ fn by_sequences(results: &[Measured]) -> Vec<Series> {
 
 /// Lines over two axes, and what each is called.
 #[component]
-fn Plot(
+pub(super) fn Plot(
     title: &'static str,
     x_label: &'static str,
     y_label: &'static str,

@@ -15,6 +15,7 @@ pub(crate) fn Header(
     settings_open: RwSignal<bool>,
     chats_open: RwSignal<bool>,
     bench_open: RwSignal<bool>,
+    lab_open: RwSignal<bool>,
 ) -> impl IntoView {
     let screen = Screen::expect();
     let model_name = move || screen.read(Part::Models, model_name);
@@ -77,6 +78,19 @@ pub(crate) fn Header(
                     <path d="M3 13V8M8 13V3M13 13V6" />
                 </svg>
                 <span class="bench-label">"Benchmark"</span>
+            </button>
+            <button
+                type="button"
+                class="quiet"
+                id="lab-button"
+                aria-controls="laboratory"
+                aria-expanded=move || expanded(lab_open.get())
+                on:click=move |_| lab_open.update(|open| *open = !*open)
+            >
+                <svg viewBox="0 0 16 16" aria-hidden="true">
+                    <path d="M6.2 2h3.6M7 2v4.2L3.2 13h9.6L9 6.2V2M5 10h6" />
+                </svg>
+                <span class="bench-label">"Laboratory"</span>
             </button>
             <button
                 type="button"

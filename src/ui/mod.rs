@@ -19,6 +19,7 @@ mod fields;
 mod fit;
 mod header;
 mod in_use;
+mod lab;
 mod library;
 mod live;
 mod markdown;
@@ -50,8 +51,8 @@ use web_sys::HtmlElement;
 
 use self::{
     benchmark::Benchmark, chats::Chats, composer::Composer, conversation::Conversation,
-    drop_target::DropTarget, header::Header, models::Models, new_version::NewVersion, notices::Notices,
-    screen::Screen, settings::Settings, state::Part, status::Status,
+    drop_target::DropTarget, header::Header, lab::Laboratory, models::Models, new_version::NewVersion,
+    notices::Notices, screen::Screen, settings::Settings, state::Part, status::Status,
 };
 use crate::client::Client;
 
@@ -97,13 +98,24 @@ fn App() -> impl IntoView {
     let models_open = RwSignal::new(false);
     let settings_open = RwSignal::new(false);
     let chats_open = RwSignal::new(false);
-    let bench_open = RwSignal::new(is_bench_named());
+    let bench_open = RwSignal::new(is_named(BENCH_FRAGMENT));
+    let lab_open = RwSignal::new(is_named(lab::FRAGMENT));
     let named = window_event_listener(ev::hashchange, move |_| {
-        if is_bench_named() {
+        if is_named(BENCH_FRAGMENT) {
             bench_open.set(true);
+        } else if is_named(lab::FRAGMENT) {
+            lab_open.set(true);
         }
     });
     on_cleanup(move || named.remove());
+    // They take the same place: the one opened last is there.
+    for (opened, other) in [(bench_open, lab_open), (lab_open, bench_open)] {
+        Effect::new(move |_| {
+            if opened.get() {
+                other.set(false);
+            }
+        });
+    }
 
     // A model that has become ready is what the person was waiting for: make room for the conversation.
     Effect::new(move |was_loading: Option<bool>| {
@@ -143,7 +155,7 @@ fn App() -> impl IntoView {
 
     view! {
         <div class="page">
-            <Header models_open models_shown settings_open chats_open bench_open />
+            <Header models_open models_shown settings_open chats_open bench_open lab_open />
             <Notices />
             <NewVersion />
             <div class="body">
@@ -151,7 +163,8 @@ fn App() -> impl IntoView {
                 <main>
                     <Models shown=models_shown />
                     <Benchmark open=bench_open />
-                    <div class="talk" hidden=move || bench_open.get()>
+                    <Laboratory open=lab_open />
+                    <div class="talk" hidden=move || bench_open.get() || lab_open.get()>
                         <Conversation />
                         <Composer models_open />
                     </div>
@@ -164,7 +177,12 @@ fn App() -> impl IntoView {
     }
 }
 
-/// Whether the page's URL names the benchmark.
-fn is_bench_named() -> bool {
-    window().location().hash().is_ok_and(|hash| hash == BENCH_FRAGMENT)
+/// Whether the page's URL names what takes the conversation's place, and so no chat.
+fn is_view_named() -> bool {
+    is_named(BENCH_FRAGMENT) || is_named(lab::FRAGMENT)
+}
+
+/// Whether the page's URL ends so.
+fn is_named(fragment: &str) -> bool {
+    window().location().hash().is_ok_and(|hash| hash == fragment)
 }

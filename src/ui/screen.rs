@@ -26,6 +26,7 @@ use crate::{
 };
 
 mod chats;
+mod lab;
 mod library;
 
 /// Where settings are kept in the browser.
@@ -108,9 +109,9 @@ impl Screen {
             result = Some(change(state));
             changed = state.take_changed();
         });
-        let (with_frame, at_once): (Vec<_>, Vec<_>) = changed
-            .into_iter()
-            .partition(|part| matches!(part, Part::Turn(_) | Part::Status | Part::Live | Part::Loading));
+        let (with_frame, at_once): (Vec<_>, Vec<_>) = changed.into_iter().partition(|part| {
+            matches!(part, Part::Turn(_) | Part::Status | Part::Live | Part::Loading | Part::Lab(_))
+        });
         if at_once.contains(&Part::Turns) {
             self.forget_gone_turns();
         }
@@ -234,6 +235,7 @@ impl Screen {
     /// Begins to measure.
     pub(crate) fn start_bench(self, date: String, n_made: u64) {
         self.change(|state| state.start_bench(date, n_made));
+        self.drive_lab();
         self.drive_bench();
     }
 
@@ -280,6 +282,7 @@ impl Screen {
         });
         self.send(request);
         self.drive_bench();
+        self.drive_lab();
     }
 
     /// Nothing reads the turns of a chat that left the screen.

@@ -13,7 +13,11 @@ pub(crate) use self::{
     models::{InUse, Loaded, Loading},
     notices::Notice,
 };
-use self::{bench::Benchmark, models::Expected};
+use self::{
+    bench::Benchmark,
+    lab::{Lab, Panel},
+    models::Expected,
+};
 use super::{
     catalogue::Offer,
     chat::Listed,
@@ -30,6 +34,7 @@ use crate::{
 mod answer;
 mod bench;
 mod chats;
+pub(crate) mod lab;
 mod models;
 mod notices;
 mod silence;
@@ -67,6 +72,8 @@ pub(crate) enum Part {
     Chats,
     /// The benchmark: what is chosen, how far it is, what came of it.
     Benchmark,
+    /// A panel of the laboratory.
+    Lab(Panel),
 }
 
 /// Whether there is an engine to talk to.
@@ -114,6 +121,7 @@ pub(crate) struct State {
     /// What there is to compute with, once the browser told.
     pub(crate) reach: Option<Reach>,
     pub(crate) benchmark: Benchmark,
+    pub(crate) lab: Lab,
     pub(crate) chat: OpenChat,
     /// All chats that are kept, the newest first.
     pub(crate) chats: Vec<Listed>,
@@ -162,6 +170,7 @@ impl State {
     /// another engine does not take it up.
     pub(crate) fn lose_engine(&mut self, sentence: String) -> Option<Request> {
         self.interrupt_bench();
+        self.forget_lab();
         let request = self.answering.map(|answering| answering.request);
         let is_news = self.engine != Engine::Lost;
         self.set_engine(Engine::Lost);
@@ -184,6 +193,7 @@ impl State {
     /// the answer.
     pub(crate) fn interrupt(&mut self, now_ms: f64) {
         self.interrupt_bench();
+        self.interrupt_lab();
         self.hear_sign(now_ms);
         self.set_engine(Engine::Recovering);
         self.live = None;
@@ -204,6 +214,7 @@ impl State {
     pub(crate) fn apply(&mut self, event: Event, now_ms: f64) {
         self.hear_sign(now_ms);
         self.hear_bench(&event, now_ms);
+        self.hear_lab(&event, now_ms);
         match event {
             Event::Welcome { version, build, .. } => self.welcome(version, &build),
             Event::Loading { stage, done_bytes, total_bytes } => {
@@ -252,11 +263,12 @@ impl State {
                     self.touch(Part::Benchmark);
                 }
             }
-            // The page asks for none of these; a developer's request does, and hears of it elsewhere. The client itself
-            // greets again.
+            // The page asks for none of these but for its laboratory; a developer's request does, and hears of it elsewhere.
+            // The client itself greets again.
             Event::PromptLogprobs { .. }
             | Event::OpTimes { .. }
             | Event::Tokenized { .. }
+            | Event::Batch { .. }
             | Event::Status { request: Some(_), .. }
             | Event::Unacquainted => {}
         }

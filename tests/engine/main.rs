@@ -5,6 +5,7 @@ mod ahead;
 mod crowd;
 mod fairness;
 mod form;
+mod looking;
 mod resuming;
 mod sharing;
 mod world;

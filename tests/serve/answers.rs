@@ -248,3 +248,31 @@ fn a_stop_and_a_cancel_with_two_steps_in_flight_end_at_once_and_leave_nothing() 
         world.events.clear();
     }
 }
+
+#[test]
+fn who_looks_sees_whose_rows_and_blocks_there_are_and_nobody_else_is_told() {
+    let mut world = World::with_tabs([1, 5]);
+    let n_blocks = world.status(1).n_blocks;
+    world.ask(1, 1, &["Once upon a time"], &greedy(60));
+    world.ask(5, 1, &["Once upon a time"], &greedy(60));
+    world.until("two that decode", |world| {
+        [1, 5].iter().all(|tab| world.outputs(*tab, 1).iter().any(|output| output.ids.len() > 2))
+    });
+    let batch = world.batch(5);
+    let whose: Vec<_> = batch.sequences.iter().map(|sequence| (sequence.tab, sequence.is_own)).collect();
+    assert_eq!(whose, [(1, false), (2, true)], "tabs by their order, and the own one marked");
+    for sequence in &batch.sequences {
+        assert_eq!((sequence.is_running, sequence.decode_rows, sequence.prefill_rows), (true, 1, 0));
+        assert!(sequence.n_tokens > sequence.prompt_tokens + 2 && sequence.alone_blocks > 0, "{sequence:?}");
+    }
+    let all = batch.alone_blocks + batch.shared_blocks + batch.cached_blocks + batch.empty_blocks;
+    assert_eq!(all, n_blocks);
+    world.finish(1, 1);
+    world.finish(5, 1);
+    world.turns(5);
+    let rest = world.batch(5);
+    assert!(rest.sequences.is_empty() && rest.alone_blocks + rest.shared_blocks == 0, "{rest:?}");
+    let n_told =
+        |connection| world.heard(connection).filter(|event| matches!(event, Event::Batch { .. })).count();
+    assert_eq!((n_told(1), n_told(5)), (0, 2), "as often as it was asked");
+}

@@ -56,6 +56,7 @@ fn request(random: &mut Random, loads: &[&str]) -> Request {
             if_full: [IfFull::Ask, IfFull::Wait, IfFull::Replace][random.below(3)],
         },
         2 => Request::Tokenize { request: number, model, prompt: prompt(random) },
+        3 if random.below(2) == 0 => Request::Batch { request: number },
         3 => Request::Status { request: number },
         4 | 5 => Request::Cancel { request: number },
         6 => Request::Received { n_events: random.next() as u32 >> random.below(32) },

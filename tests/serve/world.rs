@@ -17,8 +17,8 @@ use pagelm::host::check::Records;
 use pagelm::host::serve::{Letter, Place, serve};
 use pagelm::host::{ConnectionId, Surroundings};
 use pagelm::protocol::{
-    self, BUILD, DeviceChoice, Event, FinishReason, GenerateOptions, IfFull, LoadOptions, ModelInfo,
-    ModelSource, Prompt, Request, RequestId, Status, TokenLogprob, Usage, VERSION,
+    self, BUILD, BatchStatus, DeviceChoice, Event, FinishReason, GenerateOptions, IfFull, LoadOptions,
+    ModelInfo, ModelSource, Prompt, Request, RequestId, Status, TokenLogprob, Usage, VERSION,
 };
 use pagelm::store::{Source, StoreError};
 
@@ -400,6 +400,14 @@ impl World {
         self.send(connection, &Request::Status { request: 999_999 });
         self.hear(connection, "Status", |event| match event {
             Event::Status { request: Some(999_999), status } => Some(*status),
+            _ => None,
+        })
+    }
+
+    pub fn batch(&mut self, connection: ConnectionId) -> BatchStatus {
+        self.send(connection, &Request::Batch { request: 999_999 });
+        self.hear(connection, "Batch", |event| match event {
+            Event::Batch { request: 999_999, batch } => Some(batch.clone()),
             _ => None,
         })
     }

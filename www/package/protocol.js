@@ -18,6 +18,11 @@ const unsigned = kind(
   },
 );
 
+const byte = kind(
+  (out, value) => out.push(value),
+  (from) => from.view.getUint8(from.at++),
+);
+
 const signed = kind(
   (out, value) => unsigned.write(out, value < 0 ? -2 * value - 1 : 2 * value),
   (from) => {
@@ -182,6 +187,7 @@ const request = message({
   },
   Tokenize: { request: unsigned, model, prompt },
   Status: { request: unsigned },
+  Batch: { request: unsigned },
   Cancel: { request: unsigned },
   Received: { nEvents: unsigned },
   Bye: {},
@@ -237,6 +243,28 @@ const status = fields({
   ownTokensPerSec: f64,
 });
 
+const sequenceStatus = fields({
+  tab: unsigned,
+  isOwn: flag,
+  isRunning: flag,
+  promptTokens: unsigned,
+  nTokens: unsigned,
+  cachedTokens: unsigned,
+  prefillRows: unsigned,
+  decodeRows: unsigned,
+  aloneBlocks: unsigned,
+  sharedBlocks: unsigned,
+});
+
+const batchStatus = fields({
+  steps: unsigned,
+  sequences: several(sequenceStatus),
+  aloneBlocks: unsigned,
+  sharedBlocks: unsigned,
+  cachedBlocks: unsigned,
+  emptyBlocks: unsigned,
+});
+
 const usage = fields({
   promptTokens: unsigned,
   cachedTokens: unsigned,
@@ -263,8 +291,9 @@ const event = message({
   Prefilling: { ...output, doneTokens: unsigned, totalTokens: unsigned },
   Tokens: { ...output, text, ids: several(unsigned), logprobs: several(tokenLogprob) },
   OpTimes: { request: unsigned, position: unsigned, ops: several(fields(opTime)) },
-  Tokenized: { request: unsigned, text, ids: several(unsigned), pieces: several(text) },
+  Tokenized: { request: unsigned, text, ids: several(unsigned), pieces: several(text), bytes: several(several(byte)) },
   Status: { request: maybe(unsigned), status },
+  Batch: { request: unsigned, batch: batchStatus },
   Finished: { ...output, reason: word("stop", "length", "cancelled", "unmet"), usage, nLeft: unsigned },
   Failed: { request: maybe(unsigned), error: text },
 });

@@ -41,7 +41,7 @@ impl Open {
     }
 
     pub(super) fn needs_model(&self) -> bool {
-        !matches!(self.request, Request::Status { .. })
+        !matches!(self.request, Request::Status { .. } | Request::Batch { .. })
     }
 
     /// Whether there are tokens that an engine was heard to work on.

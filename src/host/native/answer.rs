@@ -46,7 +46,8 @@ impl Answer {
             | Event::Unacquainted
             | Event::InUse { .. }
             | Event::Unloaded { .. }
-            | Event::Status { .. } => None,
+            | Event::Status { .. }
+            | Event::Batch { .. } => None,
         }
     }
 
@@ -79,7 +80,8 @@ impl Answer {
             | Event::Unacquainted
             | Event::InUse { .. }
             | Event::Unloaded { .. }
-            | Event::Status { .. } => {}
+            | Event::Status { .. }
+            | Event::Batch { .. } => {}
         }
         Ok(String::new())
     }

@@ -163,7 +163,7 @@ impl Screen {
 
     /// Puts the chat on screen that the page's URL names now.
     fn follow_fragment(self) {
-        if super::super::is_bench_named() {
+        if super::super::is_view_named() {
             return;
         }
         match named_chat() {

@@ -110,6 +110,7 @@ impl State {
         match self.begin_bench(date, n_made) {
             Ok(running) => {
                 (self.benchmark.running, self.benchmark.problem) = (Some(running), None);
+                self.rest_lab();
                 self.touch(Part::Answering);
             }
             Err(sentence) => self.benchmark.problem = Some(sentence),

@@ -11,6 +11,7 @@ use crate::{
 
 mod bench;
 mod chats;
+mod lab;
 mod models;
 
 fn info(name: &str) -> ModelInfo {
@@ -370,7 +371,7 @@ fn others_events_change_nothing() {
         finished(9, FinishReason::Stop),
         failed(Some(9), "Not ours."),
         Event::PromptLogprobs { request: 1, output: 0, tokens: vec![None, Some(logprob)] },
-        Event::Tokenized { request: 9, text: String::new(), ids: vec![], pieces: vec![] },
+        Event::Tokenized { request: 9, text: String::new(), ids: vec![], pieces: vec![], bytes: vec![] },
         Event::Status { request: Some(9), status: Status { n_tabs: 9, ..Status::default() } },
         Event::Unacquainted,
     ] {

@@ -31,6 +31,8 @@ pub mod keys {
     pub const TAB: &str = "\u{e004}";
     /// Delete.
     pub const DELETE: &str = "\u{e017}";
+    /// End.
+    pub const END: &str = "\u{e010}";
     /// Esc.
     pub const ESCAPE: &str = "\u{e00c}";
 }

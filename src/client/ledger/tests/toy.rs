@@ -163,7 +163,8 @@ impl World {
             }
             Request::Tokenize { request, .. } if there.is_none() => self.tell(no_model(request)),
             Request::Tokenize { request, .. } => {
-                self.tell(Event::Tokenized { request, text: String::new(), ids: vec![], pieces: vec![] });
+                let (ids, pieces, bytes) = (vec![], vec![], vec![]);
+                self.tell(Event::Tokenized { request, text: String::new(), ids, pieces, bytes });
             }
             Request::Status { request } => {
                 self.tell(Event::Status { request: Some(request), status: Status::default() });

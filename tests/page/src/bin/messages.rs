@@ -3,9 +3,10 @@
 //! Invariant: no two fields of a message have the same value, so that none can be taken for another.
 
 use pagelm::protocol::{
-    AttachedFile, BUILD, ContentPart, DeviceChoice, DeviceKind, Event, Fault, FinishReason, GenerateOptions,
-    IfFull, KvType, LoadOptions, Message, ModelInfo, ModelSource, ModelUse, OpTime, Precision, Prompt,
-    Quantize, Request, Status, Structure, TokenLogprob, ToolCall, Usage, VERSION, encode,
+    AttachedFile, BUILD, BatchStatus, ContentPart, DeviceChoice, DeviceKind, Event, Fault, FinishReason,
+    GenerateOptions, IfFull, KvType, LoadOptions, Message, ModelInfo, ModelSource, ModelUse, OpTime,
+    Precision, Prompt, Quantize, Request, SequenceStatus, Status, Structure, TokenLogprob, ToolCall, Usage,
+    VERSION, encode,
 };
 use serde_json::{Value, json};
 
@@ -95,7 +96,8 @@ fn next_request(request: &Request) -> Option<Request> {
             Request::Tokenize { request: 7, model: Some(8), prompt: Prompt::Text(String::new()) }
         }
         Request::Tokenize { .. } => Request::Status { request: 1 << 40 },
-        Request::Status { .. } => Request::Cancel { request: (1 << 53) - 1 },
+        Request::Status { .. } => Request::Batch { request: 12 },
+        Request::Batch { .. } => Request::Cancel { request: (1 << 53) - 1 },
         Request::Cancel { .. } => Request::Received { n_events: 16 },
         Request::Received { .. } => Request::Bye,
         Request::Bye => Request::Break { fault: Fault::Panic },
@@ -189,10 +191,18 @@ fn next_event(event: &Event) -> Option<Event> {
             ops: vec![OpTime { name: "matmul".into(), dispatches: 2, ms: 0.1, weight_bytes: 1 << 35 }],
         },
         Event::OpTimes { .. } => {
-            Event::Tokenized { request, text: "text".into(), ids: vec![1], pieces: vec!["piece".into()] }
+            let bytes = vec![vec![], vec![0, 127, 128, 255]];
+            Event::Tokenized {
+                request,
+                text: "text".into(),
+                ids: vec![1],
+                pieces: vec!["piece".into()],
+                bytes,
+            }
         }
         Event::Tokenized { .. } => Event::Status { request: Some(1), status: status() },
-        Event::Status { .. } => Event::Finished {
+        Event::Status { .. } => Event::Batch { request, batch: batch() },
+        Event::Batch { .. } => Event::Finished {
             request,
             output,
             reason: FinishReason::Unmet,
@@ -209,6 +219,29 @@ fn next_event(event: &Event) -> Option<Event> {
         Event::Finished { .. } => Event::Failed { request: None, error: "error".into() },
         Event::Failed { .. } => return None,
     })
+}
+
+fn batch() -> BatchStatus {
+    let sequence = SequenceStatus {
+        tab: 1,
+        is_own: true,
+        is_running: true,
+        prompt_tokens: 2,
+        n_tokens: 300,
+        cached_tokens: 4,
+        prefill_rows: 5,
+        decode_rows: 6,
+        alone_blocks: 7,
+        shared_blocks: 8,
+    };
+    BatchStatus {
+        steps: 1 << 40,
+        sequences: vec![sequence, SequenceStatus::default()],
+        alone_blocks: 9,
+        shared_blocks: 10,
+        cached_blocks: 11,
+        empty_blocks: 1200,
+    }
 }
 
 fn logprob() -> TokenLogprob {

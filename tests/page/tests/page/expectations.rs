@@ -61,16 +61,16 @@ fn load_exact(page: &Page) -> Result<(), String> {
     }
 }
 
-fn expected() -> Result<Value, String> {
+pub(crate) fn expected() -> Result<Value, String> {
     let text = include_str!("../../../fixtures/smollm2-135m/expected.json");
     serde_json::from_str(text).map_err(|error| format!("expected.json: {error}"))
 }
 
-fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
+pub(crate) fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
     value[field].as_array().map_or(&[], Vec::as_slice)
 }
 
-fn ids(value: &Value, field: &str) -> Vec<u32> {
+pub(crate) fn ids(value: &Value, field: &str) -> Vec<u32> {
     list(value, field).iter().filter_map(Value::as_u64).filter_map(|id| u32::try_from(id).ok()).collect()
 }
 
@@ -191,7 +191,7 @@ fn check_greedy(found: &[u32], case: &Value) -> Result<(), String> {
 }
 
 /// The listed tokens agree, and none is missing from the ten likeliest that clearly belongs there.
-fn check_top(found: &[TokenLogprob], case: &Value, mut wrong: impl FnMut(String)) {
+pub(crate) fn check_top(found: &[TokenLogprob], case: &Value, mut wrong: impl FnMut(String)) {
     let wanted: Vec<(u32, f64)> = ids(case, "top")
         .into_iter()
         .zip(list(case, "top_logprob").iter().filter_map(Value::as_f64))

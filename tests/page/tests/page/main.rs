@@ -13,6 +13,7 @@ mod files;
 mod firefox;
 mod folders;
 mod foreign;
+mod laboratory;
 mod layout;
 mod library;
 mod losses;
