@@ -23,13 +23,17 @@ mod op_time;
 mod status;
 
 /// Raised whenever the meaning of a message changes; a tab and an engine of different versions refuse each other.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// Names the source that a page or an engine was built from: two builds of one [`VERSION`] do not mix either.
 pub const BUILD: &str = env!("PAGELM_BUILD");
 
 /// Why a load failed that its tab gave up.
 pub const GIVEN_UP: &str = "loading was stopped; what this browser kept of a download is not fetched again";
+
+/// The tags around what a model thinks before it answers.
+pub const THINKING_TAGS: [(&str, &str); 3] =
+    [("<think>", "</think>"), ("<thinking>", "</thinking>"), ("[THINK]", "[/THINK]")];
 
 /// A tab's name for one of its requests.
 pub type RequestId = u64;
@@ -181,6 +185,8 @@ pub enum Event {
         request: RequestId,
         /// Tokens of each prompt: (prompts)
         prompt_tokens: Vec<u32>,
+        /// What each prompt ends with that belongs to its answer, such as `<think>`: (prompts)
+        openings: Vec<String>,
     },
     /// Log-probabilities of the prompt's tokens, the first of which has none. Sent before the first [`Event::Tokens`].
     PromptLogprobs {

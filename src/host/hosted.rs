@@ -140,7 +140,7 @@ impl Hosted {
             return Err(RequestError::Duplicate(request));
         }
         let vocab_size = self.info.vocab_size as usize;
-        let (outputs, prompt_tokens) = ask.outputs(&self.tokenizer, vocab_size, surroundings)?;
+        let (outputs, prompt_tokens, openings) = ask.outputs(&self.tokenizer, vocab_size, surroundings)?;
         let mut added: Vec<SequenceId> = Vec::new();
         let n_outputs = outputs.len() as u32;
         let (mut running, mut stopped) = (Vec::new(), Vec::new());
@@ -162,7 +162,7 @@ impl Hosted {
         }
         self.sessions.extend(running);
         self.left.insert((connection, request), n_outputs);
-        self.events.push((connection, Event::Started { request, prompt_tokens }));
+        self.events.push((connection, Event::Started { request, prompt_tokens, openings }));
         for session in stopped {
             self.finish_session(session, FinishReason::Stop, true);
         }

@@ -145,7 +145,9 @@ fn n_bytes(event: &Event) -> usize {
             Event::Tokenized { text, ids, pieces, .. } => {
                 text.len() + ids.len() * 4 + pieces.iter().map(|piece| piece.len() + 24).sum::<usize>()
             }
-            Event::Started { prompt_tokens, .. } => prompt_tokens.len() * 4,
+            Event::Started { prompt_tokens, openings, .. } => {
+                prompt_tokens.len() * 4 + openings.iter().map(|opening| opening.len() + 24).sum::<usize>()
+            }
             Event::Failed { error, .. } => error.len(),
             _ => 0,
         }

@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use super::options::sampling_params;
-use super::prompt::encode;
+use super::prompt::{encode, opening};
 use super::session::Session;
 use super::{ConnectionId, Surroundings};
 use crate::engine::params::SamplingParams;
@@ -123,7 +123,7 @@ impl Ask<'_> {
         tokenizer: &Rc<Tokenizer>,
         vocab_size: usize,
         surroundings: &Surroundings,
-    ) -> Result<(Vec<Output>, Vec<u32>), RequestError> {
+    ) -> Result<(Vec<Output>, Vec<u32>, Vec<String>), RequestError> {
         let (n, n_prompts) = (self.options.n, self.prompts.len());
         if n_prompts == 0 {
             return Err(RequestError::NoPrompt);
@@ -138,11 +138,12 @@ impl Ask<'_> {
         self.check_generated(n_outputs, vocab_size)?;
         let now_ms = (surroundings.now_ms)();
         let params = sampling_params(self.options, tokenizer, (surroundings.entropy)())?;
-        let (mut outputs, mut prompt_tokens) = (Vec::new(), Vec::new());
+        let (mut outputs, mut prompt_tokens, mut openings) = (Vec::new(), Vec::new(), Vec::new());
         for (prompt_idx, prompt) in self.prompts.iter().enumerate() {
-            let (_, ids) = encode(tokenizer, prompt, (surroundings.unix_secs)())
+            let (text, ids) = encode(tokenizer, prompt, (surroundings.unix_secs)())
                 .map_err(|error| RequestError::from(error).of_prompt(prompt_idx, n_prompts))?;
             prompt_tokens.push(ids.len() as u32);
+            openings.push(opening(prompt, &text));
             for i in 0..n as usize {
                 let output = prompt_idx * n as usize + i;
                 // With a seed each prompt is answered as if it were alone; without one no two outputs are alike.
@@ -159,7 +160,7 @@ impl Ask<'_> {
                 outputs.push(Output { session, sequence, prompt_idx, is_stopped });
             }
         }
-        Ok((outputs, prompt_tokens))
+        Ok((outputs, prompt_tokens, openings))
     }
 
     fn check_generated(&self, n_outputs: usize, vocab_size: usize) -> Result<(), RequestError> {
