@@ -15,5 +15,6 @@ mod layout;
 mod library;
 mod losses;
 mod package;
+mod shown;
 mod soak;
 mod tabs;
