@@ -36,6 +36,10 @@ pub const UNMET: &str = "The answer is not whole: no token of this model goes on
 /// Why a load failed that its tab gave up.
 pub const GIVEN_UP: &str = "loading was stopped; what this browser kept of a download is not fetched again";
 
+/// The tags around what a model thinks before it answers.
+pub const THINKING_TAGS: [(&str, &str); 3] =
+    [("<think>", "</think>"), ("<thinking>", "</thinking>"), ("[THINK]", "[/THINK]")];
+
 /// A tab's name for one of its requests.
 pub type RequestId = u64;
 
@@ -191,6 +195,8 @@ pub enum Event {
         request: RequestId,
         /// Tokens of each prompt: (prompts)
         prompt_tokens: Vec<u32>,
+        /// What each prompt ends with that belongs to its answer, such as `<think>`: (prompts)
+        openings: Vec<String>,
     },
     /// Log-probabilities of the prompt's tokens, the first of which has none. Sent before the first [`Event::Tokens`].
     PromptLogprobs {

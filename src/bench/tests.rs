@@ -37,7 +37,9 @@ impl Toy {
         let [Prompt::Tokens(prompt)] = &prompts[..] else { panic!("{prompts:?}") };
         let max_tokens = options.max_tokens.unwrap();
         self.asked.push((prompt.len(), max_tokens, options.reuse_prefix));
-        assert!(bench.hear(&Event::Started { request, prompt_tokens: vec![] }, self.now_ms));
+        assert!(
+            bench.hear(&Event::Started { request, prompt_tokens: vec![], openings: vec![] }, self.now_ms)
+        );
         self.now_ms += 10.0 * (prompt.len() - 1) as f64;
         for id in 0..max_tokens {
             self.now_ms += 10.0;

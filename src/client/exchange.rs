@@ -153,7 +153,7 @@ mod tests {
             usage: Usage::default(),
             n_left: 0,
         };
-        let started = Event::Started { request: 3, prompt_tokens: vec![1] };
+        let started = Event::Started { request: 3, prompt_tokens: vec![1], openings: vec![] };
         assert_eq!(answer_to(&started, Some(3)), Some(false));
         assert_eq!(answer_to(&finished(3), Some(3)), Some(true));
         assert_eq!(answer_to(&finished(4), Some(3)), None);

@@ -13,7 +13,7 @@ use super::load::Loaded;
 use super::machine::Computer;
 use super::pace::Pace;
 use super::prompt::encode;
-use super::request::{Ask, RequestError};
+use super::request::{Ask, Outputs, RequestError};
 use super::session::Session;
 use super::{ConnectionId, Surroundings};
 use crate::engine::{self, Engine, Progress, SequenceId, Step};
@@ -143,7 +143,8 @@ impl Hosted {
             return Err(RequestError::Duplicate(request));
         }
         let vocab_size = self.info.vocab_size as usize;
-        let (outputs, prompt_tokens) = ask.outputs(&self.tokenizer, vocab_size, surroundings)?;
+        let Outputs { outputs, prompt_tokens, openings } =
+            ask.outputs(&self.tokenizer, vocab_size, surroundings)?;
         let form = match &ask.options.structure {
             Some(structure) => Some(self.forms.compile(structure, &self.tokenizer, vocab_size)?),
             None => None,
@@ -171,7 +172,7 @@ impl Hosted {
         drop(form);
         self.sessions.extend(running);
         self.left.insert((connection, request), n_outputs);
-        self.events.push((connection, Event::Started { request, prompt_tokens }));
+        self.events.push((connection, Event::Started { request, prompt_tokens, openings }));
         for session in stopped {
             self.finish_session(session, FinishReason::Stop, true);
         }

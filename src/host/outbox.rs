@@ -151,7 +151,9 @@ fn n_bytes(event: &Event) -> usize {
                     + bytes.iter().map(|bytes| bytes.len() + 24).sum::<usize>()
             }
             Event::Batch { batch, .. } => size_of_val(&batch.sequences[..]),
-            Event::Started { prompt_tokens, .. } => prompt_tokens.len() * 4,
+            Event::Started { prompt_tokens, openings, .. } => {
+                prompt_tokens.len() * 4 + openings.iter().map(|opening| opening.len() + 24).sum::<usize>()
+            }
             Event::Failed { error, .. } => error.len(),
             _ => 0,
         }

@@ -1,6 +1,6 @@
 //! What a tab asks, as the tokens that the model reads.
 
-use crate::protocol::{self, Message, Prompt};
+use crate::protocol::{self, Message, Prompt, THINKING_TAGS};
 use crate::text::{Chat, ChatToolCall, ChatTurn, TextError, Tokenizer};
 
 /// The text after the template, and its tokens.
@@ -30,6 +30,16 @@ pub fn encode(
     }
 }
 
+/// What a conversation's prompt ends with that the answer goes on from: a tag that opens what is thought, and what follows.
+pub(super) fn opening(prompt: &Prompt, text: &str) -> String {
+    let written = text.trim_end();
+    let tag = THINKING_TAGS.iter().map(|(open, _)| open).find(|open| written.ends_with(**open));
+    match (prompt, tag) {
+        (Prompt::Chat { .. }, Some(tag)) => text[written.len() - tag.len()..].to_owned(),
+        _ => String::new(),
+    }
+}
+
 fn turn(message: &Message) -> ChatTurn {
     let tool_call = |call: &protocol::ToolCall| ChatToolCall {
         id: call.id.clone(),
@@ -40,5 +50,25 @@ fn turn(message: &Message) -> ChatTurn {
         role: message.role.clone(),
         content: message.joined_text(),
         tool_calls: message.tool_calls.iter().map(tool_call).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompt_may_begin_the_thought() {
+        let chat = Prompt::Chat { messages: vec![], tools: vec![], template_arguments: vec![] };
+        for (text, expected) in [
+            ("<|im_start|>assistant\n<think>\n", "<think>\n"),
+            ("[INST]hi[/INST][THINK]", "[THINK]"),
+            ("<|im_start|>assistant\n", ""),
+            ("<|im_start|>assistant\n<think>\n\n</think>\n\n", ""),
+            ("", ""),
+        ] {
+            assert_eq!(opening(&chat, text), expected, "{text}");
+        }
+        assert_eq!(opening(&Prompt::Text(String::new()), "Use <think>"), "");
     }
 }

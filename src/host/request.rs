@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::forms::StructureError;
 use super::options::sampling_params;
-use super::prompt::encode;
+use super::prompt::{encode, opening};
 use super::session::Session;
 use super::{ConnectionId, Surroundings};
 use crate::engine::params::SamplingParams;
@@ -108,6 +108,16 @@ pub struct Ask<'a> {
     pub generated: &'a [Vec<u32>],
 }
 
+/// A request as the engine takes it in.
+pub struct Outputs {
+    /// Prompt by prompt.
+    pub outputs: Vec<Output>,
+    /// Tokens of each prompt.
+    pub prompt_tokens: Vec<u32>,
+    /// What each prompt ends with that belongs to its answer.
+    pub openings: Vec<String>,
+}
+
 /// An output to be generated.
 pub struct Output {
     /// Its text so far.
@@ -121,13 +131,13 @@ pub struct Output {
 }
 
 impl Ask<'_> {
-    /// Its outputs in order, and the tokens of each prompt.
+    /// Its outputs in order, and what is told of its prompts.
     pub fn outputs(
         &self,
         tokenizer: &Rc<Tokenizer>,
         vocab_size: usize,
         surroundings: &Surroundings,
-    ) -> Result<(Vec<Output>, Vec<u32>), RequestError> {
+    ) -> Result<Outputs, RequestError> {
         let (n, n_prompts) = (self.options.n, self.prompts.len());
         if n_prompts == 0 {
             return Err(RequestError::NoPrompt);
@@ -142,11 +152,12 @@ impl Ask<'_> {
         self.check_generated(n_outputs, vocab_size)?;
         let now_ms = (surroundings.now_ms)();
         let params = sampling_params(self.options, tokenizer, (surroundings.entropy)())?;
-        let (mut outputs, mut prompt_tokens) = (Vec::new(), Vec::new());
+        let (mut outputs, mut prompt_tokens, mut openings) = (Vec::new(), Vec::new(), Vec::new());
         for (prompt_idx, prompt) in self.prompts.iter().enumerate() {
-            let (_, ids) = encode(tokenizer, prompt, (surroundings.unix_secs)())
+            let (text, ids) = encode(tokenizer, prompt, (surroundings.unix_secs)())
                 .map_err(|error| RequestError::from(error).of_prompt(prompt_idx, n_prompts))?;
             prompt_tokens.push(ids.len() as u32);
+            openings.push(opening(prompt, &text));
             for i in 0..n as usize {
                 let output = prompt_idx * n as usize + i;
                 // With a seed each prompt is answered as if it were alone; without one no two outputs are alike.
@@ -163,7 +174,7 @@ impl Ask<'_> {
                 outputs.push(Output { session, sequence, prompt_idx, is_stopped });
             }
         }
-        Ok((outputs, prompt_tokens))
+        Ok(Outputs { outputs, prompt_tokens, openings })
     }
 
     fn check_generated(&self, n_outputs: usize, vocab_size: usize) -> Result<(), RequestError> {

@@ -64,6 +64,7 @@ pub(crate) fn Composer(models_open: RwSignal<bool>) -> impl IntoView {
             <label class="visually-hidden" for="message">"Message"</label>
             <textarea
                 id="message"
+                dir="auto"
                 rows=move || n_rows.get()
                 placeholder=placeholder
                 autocomplete="off"

@@ -1,6 +1,8 @@
 //! The conversation, which follows the newest words as long as the person is at its end.
 
 use leptos::{html, prelude::*};
+use wasm_bindgen::{JsCast as _, closure::Closure};
+use web_sys::{Element, ResizeObserver};
 
 use super::{
     message::TurnView,
@@ -26,18 +28,21 @@ pub(crate) fn Conversation() -> impl IntoView {
             log.set_scroll_top(log.scroll_height());
         }
     };
+    let watch = watch_sizes(follow);
 
     Effect::new(move |n_before: Option<usize>| {
         let turns = screen.turn_ids();
-        if let Some(&last) = turns.last() {
-            screen.read(Part::Turn(last), |_| ());
-        }
         // Asking something is a wish to see its answer.
         if n_before.is_some_and(|n_before| turns.len() > n_before) {
             at_end.set(true);
         }
-        // The words themselves are put in place by other effects of this frame.
-        request_animation_frame(follow);
+        // The turns themselves are put in place by other effects of this frame.
+        request_animation_frame(move || {
+            if let Some(log) = log.get_untracked() {
+                watch(&log);
+            }
+            follow();
+        });
         turns.len()
     });
     let last_top_px = StoredValue::new(0);
@@ -84,6 +89,28 @@ pub(crate) fn Conversation() -> impl IntoView {
                 "Newest"
             </button>
         </div>
+    }
+}
+
+/// What watches the conversation and its last turn, and follows within the same frame when either changes its size: words
+/// are never seen before they are scrolled to.
+fn watch_sizes(follow: impl Fn() + 'static) -> impl Fn(&Element) + Copy + Send + Sync {
+    let callback = Closure::<dyn Fn()>::new(follow);
+    // A browser without it follows turn by turn.
+    let observer = ResizeObserver::new(callback.as_ref().unchecked_ref()).ok();
+    let kept = StoredValue::new_local((observer, callback));
+    on_cleanup(move || {
+        kept.with_value(|(observer, _)| observer.iter().for_each(ResizeObserver::disconnect));
+    });
+    move |log: &Element| {
+        kept.try_with_value(|(observer, _)| {
+            let Some(observer) = observer else { return };
+            observer.disconnect();
+            observer.observe(log);
+            if let Some(last) = log.last_element_child() {
+                observer.observe(&last);
+            }
+        });
     }
 }
 

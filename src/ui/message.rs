@@ -1,15 +1,18 @@
-//! One turn of the conversation. An answer grows block by block: only blocks that changed are put in place anew, and
-//! the slower that is, the less often.
+//! One turn of the conversation: what a person said, or an answer in its parts.
 
 use std::time::Duration;
 
-use leptos::prelude::*;
+use leptos::{ev::MouseEvent, prelude::*};
+use wasm_bindgen::JsCast as _;
+use web_sys::HtmlElement;
 
 use super::{
-    markdown::{self, Block},
-    pace::Pace,
-    screen::{Screen, now_ms},
+    blocks::{Blocks, Shown},
+    markdown::COPY_LABEL,
+    screen::Screen,
     state::Part,
+    thinking,
+    thought::Thought,
     turn::{Speaker, Stage, TurnId},
     usage::UsageView,
 };
@@ -17,8 +20,6 @@ use crate::protocol::{FinishReason, UNMET};
 
 /// How long "Copied" is shown.
 const COPIED_TIME: Duration = Duration::from_secs(2);
-/// An answer no longer than this is shown anew with every frame.
-const PACED_BYTES: usize = 8192;
 
 /// A turn, by whoever speaks.
 #[component]
@@ -28,7 +29,7 @@ pub(crate) fn TurnView(turn_id: TurnId) -> impl IntoView {
     turn.map(|turn| match turn.speaker {
         Speaker::User => view! {
             <article class="turn user" aria-label="You">
-                <p>{turn.text}</p>
+                <p dir="auto">{turn.text}</p>
             </article>
         }
         .into_any(),
@@ -36,13 +37,10 @@ pub(crate) fn TurnView(turn_id: TurnId) -> impl IntoView {
     })
 }
 
-/// An answer: its blocks, and below them how far it is or how it ended.
+/// An answer: what was thought, what is said, and below them how far it is or how it ended.
 #[component]
 fn Answer(turn_id: TurnId) -> impl IntoView {
     let screen = Screen::expect();
-    let pace = StoredValue::new(Pace::default());
-    let blocks = paced_blocks(turn_id, pace);
-    let n_blocks = Memo::new(move |_| blocks.with(Vec::len));
     let stage = Memo::new(move |_| {
         screen.read(Part::Turn(turn_id), |state| state.turn(turn_id).map_or(Stage::Broken, |turn| turn.stage))
     });
@@ -50,25 +48,17 @@ fn Answer(turn_id: TurnId) -> impl IntoView {
     let usage = Memo::new(move |_| {
         screen.read(Part::Turn(turn_id), |state| state.turn(turn_id).and_then(|turn| turn.usage))
     });
-
-    let block_view = move |block_idx: usize| {
-        let block = Memo::new(move |_| blocks.with(|blocks| blocks.get(block_idx).cloned()));
-        let html = move || {
-            let begin_ms = now_ms();
-            let html = block.get().map(|block| block.sanitize()).unwrap_or_default();
-            add_cost(pace, begin_ms);
-            html.into_string()
-        };
-        view! { <div class="block" inner_html=html></div> }
-    };
     view! {
         <article
             class="turn assistant"
             class:busy=move || busy.get()
+            class:can-copy=window().is_secure_context()
             aria-label="Answer"
             aria-busy=move || if busy.get() { "true" } else { "false" }
+            on:click=copy_code
         >
-            <For each=move || 0..n_blocks.get() key=|block_idx| *block_idx children=block_view />
+            <Thought turn_id />
+            <Blocks turn_id shown=Shown::Said />
             {move || stage_view(stage.get())}
             <Show when=move || !busy.get()>
                 <p class="turn-foot">
@@ -80,55 +70,22 @@ fn Answer(turn_id: TurnId) -> impl IntoView {
     }
 }
 
-/// The answer's blocks as they are to be shown. A long text that takes long to put in place is put there less often
-/// while it grows; its end is shown at once.
-fn paced_blocks(turn_id: TurnId, pace: StoredValue<Pace>) -> RwSignal<Vec<Block>> {
-    let screen = Screen::expect();
-    let blocks = RwSignal::new(Vec::new());
-    let waiting = StoredValue::new(false);
-    // Turns with the end of a wait.
-    let due = ArcTrigger::new();
-    Effect::new(move |_| {
-        due.track();
-        let paced = screen.read(Part::Turn(turn_id), |state| {
-            state
-                .turn(turn_id)
-                .is_some_and(|turn| turn.stage == Stage::Growing && turn.text.len() > PACED_BYTES)
-        });
-        let begin_ms = now_ms();
-        if let Some(wait) = pace.with_value(|pace| pace.wait(begin_ms)).filter(|_| paced) {
-            if !waiting.get_value() {
-                waiting.set_value(true);
-                let due = due.clone();
-                let go_on = move || {
-                    // Nothing is left to do for an answer that is gone.
-                    if waiting.try_set_value(false).is_none() {
-                        due.notify();
-                    }
-                };
-                set_timeout(go_on, wait);
-            }
-            return;
-        }
-        pace.update_value(Pace::begin);
-        let text_blocks = screen.peek(|state| state.turn(turn_id).map(|turn| markdown::blocks(&turn.text)));
-        blocks.set(text_blocks.unwrap_or_default());
-        add_cost(pace, begin_ms);
-        if paced {
-            // Between a frame's start and the next task it is laid out.
-            request_animation_frame(move || {
-                let frame_ms = now_ms();
-                set_timeout(move || add_cost(pace, frame_ms), Duration::ZERO);
-            });
+/// Copies the block of code whose button was pressed: what is shown of an answer has no listeners of its own.
+fn copy_code(event: MouseEvent) {
+    let pressed = event.target().and_then(|target| target.dyn_into::<HtmlElement>().ok());
+    let Some(button) = pressed.filter(|element| element.matches(".code-head button").unwrap_or(false)) else {
+        return;
+    };
+    let block = button.closest(".code").ok().flatten();
+    let code = block.and_then(|block| block.query_selector("pre").ok().flatten());
+    let text = code.and_then(|code| code.text_content()).unwrap_or_default();
+    let written = window().navigator().clipboard().write_text(&text);
+    leptos::task::spawn_local(async move {
+        if wasm_bindgen_futures::JsFuture::from(written).await.is_ok() {
+            button.set_text_content(Some("Copied"));
+            set_timeout(move || button.set_text_content(Some(COPY_LABEL)), COPIED_TIME);
         }
     });
-    blocks
-}
-
-/// Counts the time since `begin_ms` as spent on showing the answer, if it is still there.
-fn add_cost(pace: StoredValue<Pace>, begin_ms: f64) {
-    let end_ms = now_ms();
-    let _gone = pace.try_update_value(|pace| pace.add(end_ms, end_ms - begin_ms));
 }
 
 /// What there is to say about how far an answer is.
@@ -154,13 +111,15 @@ fn stage_view(stage: Stage) -> Option<AnyView> {
     }
 }
 
-/// Copies the answer as it was written; nothing where the browser allows no clipboard.
+/// Copies what the answer says, as it was written; nothing where the browser allows no clipboard.
 #[component]
 fn CopyButton(turn_id: TurnId) -> impl IntoView {
     let screen = Screen::expect();
     let copied = RwSignal::new(false);
     let copy = move |_| {
-        let text = screen.peek(|state| state.turn(turn_id).map(|turn| turn.text.clone())).unwrap_or_default();
+        let text = screen
+            .peek(|state| state.turn(turn_id).map(|turn| thinking::said(&turn.text).to_owned()))
+            .unwrap_or_default();
         let written = window().navigator().clipboard().write_text(&text);
         leptos::task::spawn_local(async move {
             if wasm_bindgen_futures::JsFuture::from(written).await.is_ok() {

@@ -106,6 +106,8 @@ pub(crate) struct State {
     pub(crate) turns: Vec<Turn>,
     pub(crate) answering: Option<Answering>,
     pub(crate) tally: Option<Tally>,
+    /// What the prompt of the answer on its way ends with that belongs to the answer.
+    opening: String,
     /// How the engine stands, as it last said.
     pub(crate) live: Option<Status>,
     pub(crate) notices: Vec<Notice>,
@@ -224,8 +226,9 @@ impl State {
             Event::LoadFailed { error, unloaded } => self.load_failed(error, unloaded),
             Event::InUse { models } => self.ask_for_room(models),
             Event::Unloaded { reason } => self.unloaded(reason),
-            Event::Started { request, prompt_tokens } => {
+            Event::Started { request, prompt_tokens, openings } => {
                 if self.answers(request) {
+                    self.opening = openings.into_iter().next().unwrap_or_default();
                     self.count(|tally| tally.prompt_tokens = prompt_tokens.iter().sum());
                 }
             }
@@ -235,7 +238,12 @@ impl State {
                 }
             }
             Event::Tokens { request, output: _, text, ids, logprobs: _ } => {
+                let opening = if text.is_empty() { String::new() } else { std::mem::take(&mut self.opening) };
                 if let Some(turn) = self.answer(request) {
+                    // What the prompt began is the answer's too; where some of it is there, that is as well.
+                    if turn.text.is_empty() {
+                        turn.text = opening;
+                    }
                     turn.text.push_str(&text);
                     turn.stage = Stage::Growing;
                     let n_tokens = u32::try_from(ids.len()).unwrap_or(u32::MAX);

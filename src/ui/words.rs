@@ -40,6 +40,15 @@ pub(crate) fn time(ms: f64) -> String {
     }
 }
 
+/// How long something took, to the second, such as `12 s` or `2 min 5 s`.
+pub(crate) fn seconds(ms: f64) -> String {
+    let secs = (ms / 1000.0).round().max(0.0) as u64;
+    match (secs / 60, secs % 60) {
+        (0, secs) => format!("{secs} s"),
+        (mins, secs) => format!("{mins} min {secs} s"),
+    }
+}
+
 /// How long ago something was, such as `5 min ago`.
 pub(crate) fn age(secs: f64) -> String {
     match secs {
@@ -88,6 +97,11 @@ pub(crate) fn parameters(n_parameters: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seconds_are_whole() {
+        assert_eq!([499.0, 12_300.0, 125_000.0].map(seconds), ["0 s", "12 s", "2 min 5 s"]);
+    }
 
     #[test]
     fn bytes_use_the_unit_that_reads_best() {

@@ -27,7 +27,7 @@ fn prompts_and_samples_are_numbered_in_order_and_each_is_as_if_alone() {
     left.sort_unstable();
     assert_eq!(left, [0, 1, 2, 3, 4, 5]);
     let started = world.heard(1).find_map(|event| match event {
-        Event::Started { request: 1, prompt_tokens } => Some(prompt_tokens.clone()),
+        Event::Started { request: 1, prompt_tokens, .. } => Some(prompt_tokens.clone()),
         _ => None,
     });
     assert_eq!(started.unwrap().len(), 3);

@@ -124,3 +124,15 @@ fn tiny_folders_give_the_reference_s_ids() {
     }
     assert!(n_prompts >= 4 * folders.len(), "{n_prompts} prompts");
 }
+
+#[test]
+fn what_was_thought_in_earlier_turns_is_not_read_again() {
+    for (_, tokenizer) in folder("qwen3", "qwen3", 151_669).both_ways() {
+        // The answer whole, as the page sends it.
+        let answer = "<think>\nA capital, so Paris.\n</think>\n\nIt is Paris.";
+        let turns = vec![turn("user", "Which?"), turn("assistant", answer), turn("user", "Sure?")];
+        let text = tokenizer.render(&chat(turns)).unwrap().text;
+        assert!(text.contains("<|im_start|>assistant\nIt is Paris.<|im_end|>"), "{text}");
+        assert!(!text.contains("A capital") && !text.contains("think>"), "{text}");
+    }
+}

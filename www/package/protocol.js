@@ -286,7 +286,7 @@ const event = message({
   LoadFailed: { error: text, unloaded: flag },
   InUse: { models: several(modelUse) },
   Unloaded: { reason: text },
-  Started: { request: unsigned, promptTokens: several(unsigned) },
+  Started: { request: unsigned, promptTokens: several(unsigned), openings: several(text) },
   PromptLogprobs: { ...output, tokens: several(maybe(tokenLogprob)) },
   Prefilling: { ...output, doneTokens: unsigned, totalTokens: unsigned },
   Tokens: { ...output, text, ids: several(unsigned), logprobs: several(tokenLogprob) },

@@ -62,7 +62,7 @@ fn finished(request: RequestId, output: u32, reason: FinishReason, n_left: u32) 
 }
 
 fn started(request: RequestId) -> Event {
-    Event::Started { request, prompt_tokens: vec![1] }
+    Event::Started { request, prompt_tokens: vec![1], openings: vec![] }
 }
 
 /// A tab whose model, of one file, answers.

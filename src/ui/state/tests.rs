@@ -106,7 +106,7 @@ fn notices(state: &State) -> Vec<&str> {
 #[test]
 fn an_answer_streams() {
     let mut state = asked("Hi");
-    state.apply(Event::Started { request: 1, prompt_tokens: vec![12] }, 0.0);
+    state.apply(Event::Started { request: 1, prompt_tokens: vec![12], openings: vec![] }, 0.0);
     state.apply(Event::Prefilling { request: 1, output: 0, done_tokens: 6, total_tokens: 12 }, 0.0);
     assert_eq!(state.turns[1].stage, Stage::Reading { done_tokens: 6, total_tokens: 12 });
     state.take_changed();
@@ -123,6 +123,28 @@ fn an_answer_streams() {
     state.apply(finished(1, FinishReason::Stop), 2000.0);
     assert_eq!(state.turns[1].stage, Stage::Done(FinishReason::Stop));
     assert_eq!((state.answering, state.obstacle()), (None, None));
+}
+
+#[test]
+fn what_the_prompt_began_is_the_answers_too() {
+    let mut state = asked("Hi");
+    let started = |opening: &str| Event::Started {
+        request: 1,
+        prompt_tokens: vec![12],
+        openings: vec![opening.to_owned()],
+    };
+    state.apply(started("<think>\n"), 0.0);
+    state.apply(tokens(1, "", &[1]), 0.0);
+    assert_eq!(texts(&state), ["Hi", ""], "nothing is there before the first word");
+    state.apply(tokens(1, "So", &[2]), 0.0);
+    // An engine that came back begins nothing anew.
+    state.apply(started("<think>\n"), 0.0);
+    state.apply(tokens(1, " it", &[3]), 0.0);
+    assert_eq!(texts(&state), ["Hi", "<think>\nSo it"]);
+    state.apply(finished(1, FinishReason::Stop), 0.0);
+    let said = conversation(state.submit("More", 2));
+    let expected = pairs(&[("user", "Hi"), ("assistant", "<think>\nSo it"), ("user", "More")]);
+    assert_eq!(said, expected, "templates decide what the model reads of it");
 }
 
 #[test]
@@ -365,7 +387,7 @@ fn others_events_change_nothing() {
     let mut state = asked("Hi");
     let logprob = TokenLogprob { id: 1, text: "a".to_owned(), logprob: -1.0, top: Vec::new() };
     for event in [
-        Event::Started { request: 9, prompt_tokens: vec![1] },
+        Event::Started { request: 9, prompt_tokens: vec![1], openings: vec![] },
         Event::Prefilling { request: 9, output: 0, done_tokens: 1, total_tokens: 2 },
         tokens(9, "x", &[1]),
         finished(9, FinishReason::Stop),

@@ -108,9 +108,8 @@ impl Page {
 
     /// A file of this name for the page to open.
     pub fn write_file(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, String> {
-        let folder = self.scratch.join("files");
-        let path = folder.join(name);
-        std::fs::create_dir_all(&folder)
+        let path = self.scratch.join("files").join(name);
+        std::fs::create_dir_all(path.parent().unwrap_or(&path))
             .and_then(|()| std::fs::write(&path, bytes))
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         Ok(path)

@@ -173,7 +173,9 @@ fn next_event(event: &Event) -> Option<Event> {
             models: vec![ModelUse { name: "name".into(), n_bytes: 1, n_tabs: 2, n_sequences: 3 }],
         },
         Event::InUse { .. } => Event::Unloaded { reason: "reason".into() },
-        Event::Unloaded { .. } => Event::Started { request, prompt_tokens: vec![1, 2] },
+        Event::Unloaded { .. } => {
+            Event::Started { request, prompt_tokens: vec![1, 2], openings: vec!["<think>".into()] }
+        }
         Event::Started { .. } => {
             Event::PromptLogprobs { request, output, tokens: vec![None, Some(logprob())] }
         }

@@ -18,6 +18,7 @@ mod layout;
 mod library;
 mod losses;
 mod package;
+mod shown;
 mod soak;
 mod structure;
 mod tabs;
