@@ -23,7 +23,7 @@ mod op_time;
 mod status;
 
 /// Raised whenever the meaning of a message changes; a tab and an engine of different versions refuse each other.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// Names the source that a page or an engine was built from: two builds of one [`VERSION`] do not mix either.
 pub const BUILD: &str = env!("PAGELM_BUILD");

@@ -43,6 +43,8 @@ pub struct ModelInfo {
     pub vocab_size: u32,
     /// It answers [`Prompt::Chat`](super::Prompt::Chat); without a template it only continues text.
     pub has_chat_template: bool,
+    /// Arguments that the chat template reads beside those that every conversation has, such as `enable_thinking`; in order.
+    pub template_arguments: Vec<String>,
 }
 
 /// What kind of device computes.

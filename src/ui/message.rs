@@ -7,10 +7,12 @@ use leptos::prelude::*;
 
 use super::{
     markdown::{self, Block},
+    own_turn::OwnTurn,
     pace::Pace,
     screen::{Screen, now_ms},
     state::Part,
     turn::{Speaker, Stage, TurnId},
+    turn_foot::AnswerButtons,
     usage::UsageView,
 };
 use crate::protocol::FinishReason;
@@ -26,12 +28,7 @@ pub(crate) fn TurnView(turn_id: TurnId) -> impl IntoView {
     let screen = Screen::expect();
     let turn = screen.peek(|state| state.turn(turn_id).cloned());
     turn.map(|turn| match turn.speaker {
-        Speaker::User => view! {
-            <article class="turn user" aria-label="You">
-                <p>{turn.text}</p>
-            </article>
-        }
-        .into_any(),
+        Speaker::User => view! { <OwnTurn turn_id text=turn.text /> }.into_any(),
         Speaker::Assistant => view! { <Answer turn_id /> }.into_any(),
     })
 }
@@ -73,6 +70,7 @@ fn Answer(turn_id: TurnId) -> impl IntoView {
             <Show when=move || !busy.get()>
                 <p class="turn-foot">
                     <CopyButton turn_id />
+                    <AnswerButtons turn_id />
                     {move || usage.get().map(|usage| view! { <UsageView usage /> })}
                 </p>
             </Show>
@@ -153,9 +151,9 @@ fn stage_view(stage: Stage) -> Option<AnyView> {
     }
 }
 
-/// Copies the answer as it was written; nothing where the browser allows no clipboard.
+/// Copies the turn as it was written; nothing where the browser allows no clipboard.
 #[component]
-fn CopyButton(turn_id: TurnId) -> impl IntoView {
+pub(crate) fn CopyButton(turn_id: TurnId) -> impl IntoView {
     let screen = Screen::expect();
     let copied = RwSignal::new(false);
     let copy = move |_| {

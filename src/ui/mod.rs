@@ -8,6 +8,8 @@ mod bench_table;
 mod benchmark;
 mod catalogue;
 mod chat;
+mod chat_entry;
+mod chat_file;
 mod chat_store;
 mod chats;
 mod choice;
@@ -15,6 +17,7 @@ mod composer;
 mod conversation;
 mod drop_target;
 mod fields;
+mod full;
 mod header;
 mod in_use;
 mod library;
@@ -23,15 +26,20 @@ mod markdown;
 mod message;
 mod models;
 mod notices;
+mod own;
+mod own_turn;
 mod pace;
 mod preferences;
 mod progress;
 mod screen;
+mod search;
 mod settings;
 mod state;
 mod status;
 mod tally;
+mod this_chat;
 mod turn;
+mod turn_foot;
 mod usage;
 mod words;
 
@@ -43,9 +51,19 @@ use wasm_bindgen::JsCast as _;
 use web_sys::HtmlElement;
 
 use self::{
-    benchmark::Benchmark, chats::Chats, composer::Composer, conversation::Conversation,
-    drop_target::DropTarget, header::Header, models::Models, notices::Notices, screen::Screen,
-    settings::Settings, state::Part, status::Status,
+    benchmark::Benchmark,
+    chats::{Chats, ImportInput},
+    composer::Composer,
+    conversation::Conversation,
+    drop_target::DropTarget,
+    full::FullContext,
+    header::Header,
+    models::Models,
+    notices::Notices,
+    screen::Screen,
+    settings::Settings,
+    state::Part,
+    status::Status,
 };
 use crate::client::Client;
 
@@ -142,6 +160,7 @@ fn App() -> impl IntoView {
                     <Benchmark open=bench_open />
                     <div class="talk" hidden=move || bench_open.get()>
                         <Conversation />
+                        <FullContext />
                         <Composer models_open />
                     </div>
                     <Status />
@@ -149,6 +168,7 @@ fn App() -> impl IntoView {
                 <Settings open=settings_open />
             </div>
             <DropTarget />
+            <ImportInput />
         </div>
     }
 }

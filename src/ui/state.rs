@@ -7,17 +7,20 @@
 use std::mem;
 
 pub(crate) use self::{
-    answer::Answering,
+    answer::{Answering, Intent},
     bench::Choices,
     chats::{Deleted, OpenChat, Save},
+    context::Full,
     models::{InUse, Loaded, Loading},
     notices::Notice,
 };
 use self::{bench::Benchmark, models::Expected};
 use super::{
     catalogue::Offer,
-    chat::Listed,
+    chat::{ChatId, Listed},
+    own::Own,
     preferences::Preferences,
+    search::Index,
     tally::Tally,
     turn::{Stage, Turn, TurnId},
 };
@@ -28,9 +31,13 @@ use crate::{
 
 mod answer;
 mod bench;
+mod branches;
 mod chats;
+mod context;
 mod models;
 mod notices;
+mod own;
+mod search;
 mod silence;
 #[cfg(test)]
 mod tests;
@@ -95,7 +102,14 @@ pub(crate) struct State {
     pub(crate) model: Option<Loaded>,
     /// A load that found no room, until the person decides.
     pub(crate) in_use: Option<InUse>,
+    /// The conversation on screen.
     pub(crate) turns: Vec<Turn>,
+    /// What was said in its other branches.
+    pub(crate) aside: Vec<Turn>,
+    /// What the chat on screen has of its own.
+    pub(crate) own: Own,
+    /// The conversation that found no room in the model's context, until the person decides.
+    pub(crate) full: Option<Full>,
     pub(crate) answering: Option<Answering>,
     pub(crate) tally: Option<Tally>,
     /// How the engine stands, as it last said.
@@ -110,8 +124,16 @@ pub(crate) struct State {
     pub(crate) chat: OpenChat,
     /// All chats that are kept, the newest first.
     pub(crate) chats: Vec<Listed>,
+    /// What is looked for in them.
+    pub(crate) query: String,
+    /// Those in which it is found; all while nothing is looked for.
+    found: Option<Vec<ChatId>>,
+    /// What is said in them, as far as it was looked at.
+    index: Index,
     /// The chat deleted last, which can come back.
     pub(crate) deleted: Option<Deleted>,
+    /// How many chats were imported last.
+    pub(crate) n_imported: u32,
     /// The engine has long said nothing though it was asked to stop or to load.
     pub(crate) silent: bool,
     /// What the next engine loads, where this one was given up.
@@ -125,6 +147,8 @@ pub(crate) struct State {
     /// When (ms) the engine last said something or was last asked to stop or to load.
     last_sign_ms: f64,
     returned: Option<String>,
+    /// What an event made necessary to ask of the engine.
+    due: Vec<Request>,
     last_id: u64,
     changed: Vec<Part>,
 }
@@ -217,16 +241,13 @@ impl State {
                 }
             }
             Event::Tokens { request, output: _, text, ids, logprobs: _ } => {
-                if let Some(turn) = self.answer(request) {
-                    turn.text.push_str(&text);
-                    turn.stage = Stage::Growing;
-                    let n_tokens = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+                let n_tokens = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+                if self.grow(request, &text, ids) {
                     self.count(|tally| tally.add(n_tokens, now_ms));
                 }
             }
             Event::Finished { request, output: _, reason, usage, n_left: _ } => {
-                if let Some(turn) = self.answer(request) {
-                    turn.usage = Some(usage);
+                if let Some(usage) = self.settle_usage(request, usage) {
                     self.count(|tally| tally.settle(usage));
                     self.end_answer(Stage::Done(reason));
                 }
@@ -245,11 +266,11 @@ impl State {
                     self.touch(Part::Benchmark);
                 }
             }
+            Event::Tokenized { request, text: _, ids, pieces: _ } => self.tokenized(request, ids),
             // The page asks for none of these; a developer's request does, and hears of it elsewhere. The client itself
             // greets again.
             Event::PromptLogprobs { .. }
             | Event::OpTimes { .. }
-            | Event::Tokenized { .. }
             | Event::Status { request: Some(_), .. }
             | Event::Unacquainted => {}
         }

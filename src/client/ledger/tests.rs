@@ -35,6 +35,7 @@ fn ready(name: &str) -> Event {
         n_layers: 1,
         vocab_size: 8,
         has_chat_template: false,
+        template_arguments: Vec::new(),
     };
     Event::Ready { model, source: source(name), options: LoadOptions::default() }
 }

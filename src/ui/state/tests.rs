@@ -33,6 +33,7 @@ fn info(name: &str) -> ModelInfo {
         n_layers: 30,
         vocab_size: 49152,
         has_chat_template: true,
+        template_arguments: Vec::new(),
     }
 }
 

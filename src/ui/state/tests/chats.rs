@@ -16,7 +16,7 @@ fn saved(state: &mut State) -> (ChatId, Chat) {
 /// A chat as another tab keeps it after so many of its turns' words came.
 fn kept_chat(turns: &[(Speaker, &str, Stage)]) -> Chat {
     let turn = |&(speaker, text, stage): &(Speaker, &str, Stage)| {
-        KeptTurn::of(&Turn { id: 0, speaker, text: text.to_owned(), stage, usage: None })
+        KeptTurn::of(&Turn::new(0, speaker, text.to_owned(), stage))
     };
     Chat::new(None, 1.0, 2.0, turns.iter().map(turn).collect())
 }
