@@ -11,7 +11,9 @@ use crate::{
 
 mod bench;
 mod chats;
+mod context;
 mod models;
+mod turns;
 
 fn info(name: &str) -> ModelInfo {
     ModelInfo {
