@@ -56,6 +56,19 @@ pub(crate) fn Chats(open: RwSignal<bool>) -> impl IntoView {
             (false, false) => None,
         })
     };
+    let imports = Memo::new(move |_| screen.read(Part::Chats, |state| state.imports));
+    let imported = move || match imports.get() {
+        (0, _) => None,
+        (_, n_chats) => Some(format!("Imported: {}.", words::counted(n_chats, "chat", "chats"))),
+    };
+    // What came in is to be seen.
+    Effect::new(move |before: Option<(u32, u32)>| {
+        let now = imports.get();
+        if before.is_some_and(|before| before != now) {
+            open.set(true);
+        }
+        now
+    });
     view! {
         <nav id="chats" class="panel chats" aria-labelledby="chats-title" hidden=move || !open.get()>
             <div class="panel-head">
@@ -86,6 +99,7 @@ pub(crate) fn Chats(open: RwSignal<bool>) -> impl IntoView {
                 </ul>
                 <p class="about" role="status">{note}</p>
                 <Files />
+                <p class="about" role="status">{imported}</p>
             </Show>
         </nav>
     }
@@ -121,7 +135,6 @@ fn Files() -> impl IntoView {
     let screen = Screen::expect();
     let has_chats = move || screen.read(Part::Chats, |state| !state.chats.is_empty());
     let is_kept = move || screen.read(Part::Chat, |state| state.chat.is_kept());
-    let n_imported = move || screen.read(Part::Chats, |state| state.n_imported);
     let export = move |name: &'static str, what: Export, is_there: Signal<bool>| {
         view! {
             <button
@@ -141,12 +154,7 @@ fn Files() -> impl IntoView {
             {export("This chat as JSON", Export::Json, Signal::derive(is_kept))}
             {export("All chats as JSON", Export::All, Signal::derive(has_chats))}
             <button type="button" class="quiet small" on:click=move |_| choose_files()>"Import chats"</button>
-            <p class="about" role="status">
-                {move || match n_imported() {
-                    0 => "A JSON file of this page can also be dropped here.".to_owned(),
-                    n => format!("Imported: {}.", words::counted(n, "chat", "chats")),
-                }}
-            </p>
+            <p class="about">"A JSON file of this page can also be dropped on it."</p>
         </details>
     }
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use super::chat::{Chat, ChatId, Listed};
 
 /// How much of a text is shown around what was found, in characters before and after.
-const BEFORE_CHARS: usize = 24;
+const BEFORE_CHARS: usize = 12;
 const AFTER_CHARS: usize = 60;
 
 /// The texts of the chats that were looked at.
@@ -59,10 +59,11 @@ impl Index {
         listed.iter().filter(is_found).map(|listed| listed.id.clone()).collect()
     }
 
-    /// The text around the first word of the query in a chat's texts, on one line.
+    /// The text around the longest word of the query that is in a chat's texts, on one line.
     pub(crate) fn excerpt(&self, id: &str, query: &str) -> Option<String> {
         let Entry { text, folded, .. } = self.chats.get(id)?;
-        let at = words(query).iter().filter_map(|word| folded.find(word)).min()?;
+        let places = words(query).into_iter().filter_map(|word| Some((folded.find(&word)?, word)));
+        let (at, _) = places.max_by_key(|(_, word)| word.chars().count())?;
         // A letter may be several in small, but hardly any is: the place is near enough.
         let n_before = folded[..at].chars().count();
         let first = n_before.saturating_sub(BEFORE_CHARS);
@@ -114,7 +115,7 @@ mod tests {
         ] {
             assert_eq!(index.find(query, &list), found, "{query}");
         }
-        assert_eq!(index.excerpt("a", "because").as_deref(), Some("Why is the SKY blue? Because."));
+        assert_eq!(index.excerpt("a", "is Because").as_deref(), Some("…he SKY blue? Because."));
         assert_eq!(index.excerpt("a", "title"), None);
 
         let again = chat(3.0, "Other");

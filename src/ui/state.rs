@@ -132,8 +132,8 @@ pub(crate) struct State {
     index: Index,
     /// The chat deleted last, which can come back.
     pub(crate) deleted: Option<Deleted>,
-    /// How many chats were imported last.
-    pub(crate) n_imported: u32,
+    /// How often chats were imported, and how many of them last.
+    pub(crate) imports: (u32, u32),
     /// The engine has long said nothing though it was asked to stop or to load.
     pub(crate) silent: bool,
     /// What the next engine loads, where this one was given up.

@@ -1,6 +1,8 @@
 //! What a person can do with a turn, below it: another answer, more of it, and the way between versions of a turn.
 
 use leptos::prelude::*;
+use wasm_bindgen::JsCast as _;
+use web_sys::HtmlElement;
 
 use super::{
     screen::Screen,
@@ -73,7 +75,7 @@ pub(crate) fn Versions(turn_id: TurnId) -> impl IntoView {
     });
     view! {
         <Show when=move || { place.get().1 > 1 }>
-            <span class="versions" role="group" aria-label=what>
+            <span class="versions" id=versions_id(turn_id) role="group" aria-label=what>
                 {step("Previous version", "‹", -1)}
                 <span>
                     {move || {
@@ -90,10 +92,27 @@ pub(crate) fn Versions(turn_id: TurnId) -> impl IntoView {
 /// Shows another version, and leaves the focus on the same button of it.
 fn show_version(screen: Screen, turn_id: TurnId, step: isize) {
     screen.amend(move |state| {
-        if state.obstacle_to_change().is_none() {
-            state.show_sibling(turn_id, step);
+        let place = state.turns.iter().position(|turn| turn.id == turn_id);
+        if state.obstacle_to_change().is_some() {
+            return;
+        }
+        state.show_sibling(turn_id, step);
+        if let Some(shown) = place.and_then(|place| state.turns.get(place)) {
+            let (versions, nth) = (versions_id(shown.id), if step < 0 { "first" } else { "last" });
+            let same = format!("#{versions} button:{nth}-of-type:enabled");
+            let other = format!("#{versions} button:enabled");
+            request_animation_frame(move || {
+                let find = |selector: &str| document().query_selector(selector).ok().flatten();
+                if let Some(button) = find(&same).or_else(|| find(&other)) {
+                    let _ = button.unchecked_into::<HtmlElement>().focus();
+                }
+            });
         }
     });
+}
+
+fn versions_id(turn_id: TurnId) -> String {
+    format!("versions-{turn_id}")
 }
 
 /// Above the turn at which the model's view begins: what is above that, it no longer reads.

@@ -232,8 +232,10 @@ impl State {
 
     /// So many chats were taken in from files.
     pub(crate) fn imported(&mut self, n_chats: u32) {
-        self.n_imported = n_chats;
-        self.touch(Part::Chats);
+        if n_chats > 0 {
+            self.imports = (self.imports.0 + 1, n_chats);
+            self.touch(Part::Chats);
+        }
     }
 
     /// A chat was deleted, or the last one that was came back.

@@ -11,6 +11,7 @@ mod files;
 mod firefox;
 mod folders;
 mod foreign;
+mod keeping;
 mod layout;
 mod library;
 mod losses;
