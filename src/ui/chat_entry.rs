@@ -133,7 +133,7 @@ fn TitleBox(title: String, commit: impl Fn(Option<String>) + Copy + Send + Sync 
     let on_key = move |event: ev::KeyboardEvent| match event.key().as_str() {
         "Enter" if !event.is_composing() => {
             event.prevent_default();
-            end(title_box.get_untracked().map(|title_box| title_box.value()));
+            end(Some(title_box.get_untracked().map(|title_box| title_box.value()).unwrap_or_default()));
         }
         "Escape" if !event.is_composing() => {
             event.stop_propagation();
@@ -150,7 +150,7 @@ fn TitleBox(title: String, commit: impl Fn(Option<String>) + Copy + Send + Sync 
             prop:value=title
             node_ref=title_box
             on:keydown=on_key
-            on:blur=move |_| end(title_box.get_untracked().map(|title_box| title_box.value()))
+            on:blur:target=move |event| end(Some(event.target().value()))
         />
     }
 }

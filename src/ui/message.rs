@@ -151,9 +151,9 @@ fn stage_view(stage: Stage) -> Option<AnyView> {
     }
 }
 
-/// Copies the turn as it was written; nothing where the browser allows no clipboard.
+/// Copies the answer as it was written; nothing where the browser allows no clipboard.
 #[component]
-pub(crate) fn CopyButton(turn_id: TurnId) -> impl IntoView {
+fn CopyButton(turn_id: TurnId) -> impl IntoView {
     let screen = Screen::expect();
     let copied = RwSignal::new(false);
     let copy = move |_| {

@@ -1,14 +1,19 @@
 //! A message of the person's, which can be written anew: what followed it before stays beside it.
 
+use std::time::Duration;
+
 use leptos::{ev, html, prelude::*};
+use wasm_bindgen_futures::JsFuture;
 
 use super::{
-    message::CopyButton,
     screen::Screen,
     state::Intent,
     turn::TurnId,
     turn_foot::{Versions, obstacle},
 };
+
+/// How long it is shown that a message was copied.
+const COPIED_TIME: Duration = Duration::from_secs(2);
 
 /// What the person said, and below it what can be done with it.
 #[component]
@@ -20,7 +25,8 @@ pub(crate) fn OwnTurn(turn_id: TurnId, text: String) -> impl IntoView {
     let close = move || {
         editing.set(false);
         request_animation_frame(move || {
-            if let Some(button) = edit_button.get_untracked() {
+            // The message may be gone by now.
+            if let Some(button) = edit_button.try_get_untracked().flatten() {
                 let _ = button.focus();
             }
         });
@@ -35,10 +41,11 @@ pub(crate) fn OwnTurn(turn_id: TurnId, text: String) -> impl IntoView {
                         <p class="said">{text.get_value()}</p>
                         <p class="turn-foot">
                             <Versions turn_id />
-                            <CopyButton turn_id />
+                            <CopyMessage text=text.get_value() />
                             <button
                                 type="button"
-                                class="copy"
+                                class="copy icon"
+                                aria-label="Edit message"
                                 node_ref=edit_button
                                 title=move || {
                                     obstacle.get().unwrap_or("Write it anew; what followed is kept beside it")
@@ -50,7 +57,9 @@ pub(crate) fn OwnTurn(turn_id: TurnId, text: String) -> impl IntoView {
                                     }
                                 }
                             >
-                                "Edit"
+                                <svg viewBox="0 0 24 24" aria-hidden="true">
+                                    <path d="M4 20h4L19 9l-4-4L4 16zM13 7l4 4" />
+                                </svg>
                             </button>
                         </p>
                     }
@@ -68,6 +77,38 @@ pub(crate) fn OwnTurn(turn_id: TurnId, text: String) -> impl IntoView {
             </Show>
         </article>
     }
+}
+
+/// Copies the message; nothing where the browser allows no clipboard.
+#[component]
+fn CopyMessage(text: String) -> impl IntoView {
+    let copied = RwSignal::new(false);
+    let copy = move |_| {
+        let written = window().navigator().clipboard().write_text(&text);
+        leptos::task::spawn_local(async move {
+            if JsFuture::from(written).await.is_ok() {
+                let _gone = copied.try_set(true);
+                set_timeout(move || _ = copied.try_set(false), COPIED_TIME);
+            }
+        });
+    };
+    window().is_secure_context().then(|| {
+        view! {
+            <button
+                type="button"
+                class="copy icon"
+                aria-label=move || if copied.get() { "Copied" } else { "Copy message" }
+                title=move || if copied.get() { "Copied" } else { "Copy" }
+                on:click=copy
+            >
+                <svg viewBox="0 0 24 24" aria-hidden="true">
+                    <path d=move || {
+                        if copied.get() { "M5 13l5 5L20 7" } else { "M9 9h11v11H9zM15 9V4H4v11h5" }
+                    } />
+                </svg>
+            </button>
+        }
+    })
 }
 
 /// The box in which a message is written anew.

@@ -174,7 +174,7 @@ fn answers_are_gone_on_with_made_anew_and_messages_sent_again() {
         press_last(page, "Previous version")?;
         see_anywhere(page, "2 of 3")?;
 
-        press_last(page, "Edit")?;
+        press_last(page, "Edit message")?;
         write_into(page, "Edit your message", "In a hole in the ground")?;
         page.press("Send again")?;
         page.see("In a hole in the ground", AT_ONCE)?;
