@@ -58,7 +58,7 @@ pub(crate) fn ChatEntry(listed: Listed, chosen: impl Fn() + Copy + Send + Sync +
                     view! {
                         <button
                             type="button"
-                            class="delete"
+                            class="delete rename"
                             aria-label=format!("Rename: {title}")
                             title="Rename"
                             on:click=move |_| renaming.set(true)
