@@ -226,13 +226,11 @@ impl Parent {
         }
     }
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
     fn is_previous(&self) -> bool {
         *self == Self::Previous
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
 fn is_false(flag: &bool) -> bool {
     !flag
 }

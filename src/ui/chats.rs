@@ -87,6 +87,8 @@ pub(crate) fn Chats(open: RwSignal<bool>) -> impl IntoView {
                     "New chat"
                 </button>
                 <Search />
+                <Files />
+                <p class="about" role="status">{imported}</p>
                 <Undo />
                 <ul class="chat-list">
                     <For
@@ -98,8 +100,6 @@ pub(crate) fn Chats(open: RwSignal<bool>) -> impl IntoView {
                     </For>
                 </ul>
                 <p class="about" role="status">{note}</p>
-                <Files />
-                <p class="about" role="status">{imported}</p>
             </Show>
         </nav>
     }

@@ -36,7 +36,7 @@ pub(crate) struct Deleted {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Save {
     /// It is written.
-    Write(ChatId, Chat),
+    Write(ChatId, Box<Chat>),
     /// Nothing was said in it after all.
     Remove(ChatId),
 }
@@ -198,7 +198,7 @@ impl State {
             self.chat.title = Some(chat.head.title.clone());
             self.touch(Part::Chat);
         }
-        Some(Save::Write(id, chat))
+        Some(Save::Write(id, Box::new(chat)))
     }
 
     /// Whether chats are kept; a failure is said once, and again only after it went away.

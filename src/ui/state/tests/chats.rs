@@ -8,7 +8,7 @@ pub(super) const NOW_MS: f64 = 1e12;
 /// What is to be written of the chat on screen.
 pub(super) fn saved(state: &mut State) -> (ChatId, Chat) {
     match state.take_unsaved(NOW_MS) {
-        Some(Save::Write(id, chat)) => (id, chat),
+        Some(Save::Write(id, chat)) => (id, *chat),
         other => panic!("nothing is written: {other:?}"),
     }
 }

@@ -228,7 +228,7 @@ fn what_another_tab_branched_is_seen() {
 
 fn chat_of(save: Save) -> Chat {
     match save {
-        Save::Write(_, chat) => chat,
+        Save::Write(_, chat) => *chat,
         Save::Remove(_) => panic!("it is removed"),
     }
 }
