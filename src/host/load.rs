@@ -438,6 +438,7 @@ impl<S: Source> Described<S> {
             n_layers: self.config.n_layers as u32,
             vocab_size: vocab_size as u32,
             has_chat_template: self.tokenizer.has_template(),
+            template_arguments: self.tokenizer.template_arguments(),
         };
         let (tokenizer, pace) = (Rc::new(self.tokenizer), Pace::new(is_slow));
         Ok(Loaded { tokenizer, model, engine, pace, info, config })

@@ -51,6 +51,8 @@ pub struct ModelInfo {
     pub vocab_size: u32,
     /// It answers [`Prompt::Chat`](super::Prompt::Chat); without a template it only continues text.
     pub has_chat_template: bool,
+    /// Arguments that the chat template reads beside those that every conversation has, such as `enable_thinking`; in order.
+    pub template_arguments: Vec<String>,
 }
 
 /// What kind of device computes.
@@ -71,6 +73,38 @@ impl DeviceKind {
             Self::Gpu => "gpu",
             Self::Software => "software",
             Self::Cpu => "cpu",
+        }
+    }
+}
+
+#[cfg(test)]
+impl ModelInfo {
+    /// A model that tests speak of.
+    pub(crate) fn example(name: &str) -> Self {
+        Self {
+            id: 1,
+            name: name.to_owned(),
+            architecture: "llama".to_owned(),
+            quantization: "Q4_1".to_owned(),
+            license: None,
+            n_parameters: 135_000_000,
+            file_bytes: 98,
+            storage_note: None,
+            weight_bytes: 98,
+            context: 4096,
+            kv_tokens: 4096,
+            kv_bytes: 1,
+            kv_note: None,
+            device_name: "Test".to_owned(),
+            device_backend: "webgpu".to_owned(),
+            device_kind: DeviceKind::Software,
+            device_note: None,
+            device_details: "kernels of workgroups".to_owned(),
+            precision: Precision::Exact,
+            n_layers: 30,
+            vocab_size: 49152,
+            has_chat_template: true,
+            template_arguments: Vec::new(),
         }
     }
 }

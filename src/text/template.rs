@@ -23,7 +23,21 @@ const MAX_RECURSION: usize = 100;
 const MAX_DATE_FORMAT: usize = 1024;
 /// Most characters of a template's own words in a message.
 const MAX_QUOTED: usize = 500;
+/// Longest name of an argument that is told of, bytes, and most of them.
+const MAX_ARGUMENT: usize = 64;
+const MAX_ARGUMENTS: usize = 32;
 const NAME: &str = "chat_template";
+/// What every conversation has, whether the model has such tokens or not.
+const GIVEN: [&str; 8] = [
+    "messages",
+    "tools",
+    "documents",
+    "add_generation_prompt",
+    "bos_token",
+    "eos_token",
+    "unk_token",
+    "pad_token",
+];
 /// Not a name that a template can spell.
 const NOW: &str = "now, unix seconds";
 
@@ -107,6 +121,20 @@ impl ChatTemplate {
         let template = environment.get_template(NAME).map_err(render_error)?;
         let marked = template.render(Value::from(Serde(&variables))).map_err(render_error)?;
         Ok(unmark(&marked, marker))
+    }
+
+    /// The names that it reads and nothing but a tab's arguments gives, in order. One that cannot be read has none.
+    pub(super) fn arguments(&self) -> Vec<String> {
+        let Some(source) = &self.source else { return Vec::new() };
+        let Ok(environment) = self.compiled.get_or_init(|| compile(source)) else { return Vec::new() };
+        let Ok(template) = environment.get_template(NAME) else { return Vec::new() };
+        let given: Vec<&str> = environment.globals().map(|(name, _)| name).chain(GIVEN).collect();
+        let is_argument = |name: &String| name.len() <= MAX_ARGUMENT && !given.contains(&name.as_str());
+        let mut names: Vec<String> =
+            template.undeclared_variables(false).into_iter().filter(is_argument).collect();
+        names.sort();
+        names.truncate(MAX_ARGUMENTS);
+        names
     }
 
     /// What the template sees.

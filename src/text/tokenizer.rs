@@ -182,6 +182,11 @@ impl Tokenizer {
         self.template.exists()
     }
 
+    /// Arguments that the chat template reads beside what every conversation has; none where it cannot be read.
+    pub fn template_arguments(&self) -> Vec<String> {
+        self.template.arguments()
+    }
+
     /// Whether a text of tokens begins with a space that nobody wrote.
     pub(super) fn adds_space(&self) -> bool {
         matches!(&self.method, Method::SentencePiece(method) if method.space_prefix != SpacePrefix::Nowhere)

@@ -1,15 +1,23 @@
 //! A chat as it is kept: plain data, as JSON with a version number. What a newer page wrote is told apart from damage.
+//!
+//! Version 1 had no branches and nothing of a chat's own: every turn followed the one before it, which is what a turn
+//! without a `parent` still does. So its records are read as they are, and written as version 2 once they change.
+
+use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::turn::{Speaker, Stage, Turn};
+use super::{
+    own::Own,
+    turn::{Grown, Speaker, Stage, Turn, TurnId},
+};
 use crate::protocol::{FinishReason, Usage};
 
 /// Names a chat: random, and safe in a URL.
 pub(crate) type ChatId = String;
 
 /// Raised whenever an older page could not read what is kept.
-const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Titles are cut here.
 const MAX_TITLE_CHARS: usize = 60;
 /// What the fragment of the page's URL says before the id of the chat.
@@ -20,8 +28,9 @@ const FRAGMENT: &str = "#chat=";
 pub(crate) struct Chat {
     /// What lists show of it.
     pub(crate) head: Head,
-    /// What was said, oldest first.
+    /// What was said, in all branches, oldest first.
     pub(crate) turns: Vec<KeptTurn>,
+    pub(crate) own: Own,
 }
 
 /// What lists show of a chat; kept by itself, so that a list reads no conversations.
@@ -68,6 +77,27 @@ pub(crate) struct KeptTurn {
     /// What the answer took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) usage: Option<KeptUsage>,
+    #[serde(default, skip_serializing_if = "Parent::is_previous")]
+    pub(crate) parent: Parent,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) aside: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) view_begins: bool,
+    #[serde(default, skip_serializing_if = "Grown::is_empty")]
+    pub(crate) grown: Grown,
+}
+
+/// Which turn a kept one follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Parent {
+    /// The one kept before it, if there is one.
+    #[default]
+    Previous,
+    /// None: it begins the conversation.
+    Start,
+    /// The one at this place, an earlier one.
+    Turn(usize),
 }
 
 /// How a turn ended.
@@ -76,6 +106,8 @@ pub(crate) struct KeptTurn {
 pub(crate) enum End {
     /// It has not: its tab answers, or ended before it could say more.
     Open,
+    /// Its tab ended before it was complete.
+    Interrupted,
     /// It is complete.
     Stop,
     /// It reached the longest answer or the context.
@@ -104,6 +136,8 @@ pub(crate) struct KeptUsage {
 struct Body {
     version: u32,
     turns: Vec<KeptTurn>,
+    #[serde(default)]
+    own: Own,
 }
 
 #[derive(Deserialize)]
@@ -116,28 +150,46 @@ impl Chat {
     pub(crate) fn new(title: Option<String>, created_ms: f64, updated_ms: f64, turns: Vec<KeptTurn>) -> Self {
         let first = turns.iter().find(|turn| turn.speaker == Speaker::User);
         let title = title.unwrap_or_else(|| title_of(first.map_or("", |turn| &turn.text)));
-        Self { head: Head { version: VERSION, title, created_ms, updated_ms }, turns }
+        Self { head: Head { version: VERSION, title, created_ms, updated_ms }, turns, own: Own::default() }
     }
 
     /// The texts to keep.
     pub(crate) fn to_kept(&self) -> Kept {
-        let body = Body { version: VERSION, turns: self.turns.clone() };
+        let body = Body { version: VERSION, turns: self.turns.clone(), own: self.own.clone() };
         let json = "plain data has a JSON form";
-        Kept {
-            head: serde_json::to_string(&self.head).expect(json),
-            body: serde_json::to_string(&body).expect(json),
-        }
+        Kept { head: self.head.to_json(), body: serde_json::to_string(&body).expect(json) }
     }
 
     /// The chat in kept texts.
     pub(crate) fn from_kept(kept: &Kept) -> Result<Self, Unreadable> {
-        let body: Body = parse(&kept.body)?;
-        Ok(Self { head: Head::from_json(&kept.head)?, turns: body.turns })
+        let Body { turns, own, version: _ } = parse(&kept.body)?;
+        let mut places = turns.iter().enumerate();
+        if places.any(|(place, turn)| matches!(turn.parent, Parent::Turn(parent) if parent >= place)) {
+            return Err(Unreadable::Damaged);
+        }
+        Ok(Self { head: Head { version: VERSION, ..Head::from_json(&kept.head)? }, turns, own })
     }
 
-    /// Whether its last turn had not ended when it was kept.
+    /// Whether one of its turns had not ended when it was kept.
     pub(crate) fn is_open(&self) -> bool {
-        self.turns.last().is_some_and(|turn| turn.end == End::Open)
+        self.turns.iter().any(|turn| turn.end == End::Open)
+    }
+
+    /// The turns that are shown, in order.
+    pub(crate) fn shown(&self) -> Vec<&KeptTurn> {
+        let mut next: HashMap<Option<usize>, usize> = HashMap::new();
+        for (place, turn) in self.turns.iter().enumerate() {
+            let chosen = next.entry(turn.parent.place(place)).or_insert(place);
+            if !turn.aside || self.turns[*chosen].aside {
+                *chosen = place;
+            }
+        }
+        let mut at = None;
+        let step = || {
+            at = Some(*next.get(&at)?);
+            at.map(|place| &self.turns[place])
+        };
+        std::iter::from_fn(step).collect()
     }
 }
 
@@ -146,6 +198,43 @@ impl Head {
     pub(crate) fn from_json(text: &str) -> Result<Self, Unreadable> {
         parse(text)
     }
+
+    /// The same chat under another title.
+    pub(crate) fn renamed(&self, title: &str) -> Self {
+        Self { title: shortened(title), ..self.clone() }
+    }
+
+    /// The text to keep.
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("plain data has a JSON form")
+    }
+}
+
+impl Parent {
+    /// The place of the turn that the one at `place` follows.
+    pub(crate) fn place(self, place: usize) -> Option<usize> {
+        match self {
+            Self::Previous => place.checked_sub(1),
+            Self::Start => None,
+            Self::Turn(parent) => Some(parent),
+        }
+    }
+
+    fn of(parent: Option<usize>, place: usize) -> Self {
+        match parent {
+            parent if parent == place.checked_sub(1) => Self::Previous,
+            None => Self::Start,
+            Some(parent) => Self::Turn(parent),
+        }
+    }
+
+    fn is_previous(&self) -> bool {
+        *self == Self::Previous
+    }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl Unreadable {
@@ -161,24 +250,47 @@ impl Unreadable {
 }
 
 impl KeptTurn {
-    /// A turn of the screen, to be kept.
+    /// All turns of the screen, in the order of their ids, to be kept.
+    pub(crate) fn of_all(turns: &[&Turn]) -> Vec<Self> {
+        let places: HashMap<TurnId, usize> =
+            turns.iter().enumerate().map(|(place, turn)| (turn.id, place)).collect();
+        let kept = |(place, turn): (usize, &&Turn)| {
+            let parent = turn.parent.and_then(|parent| places.get(&parent).copied());
+            Self { parent: Parent::of(parent, place), ..Self::of(turn) }
+        };
+        turns.iter().enumerate().map(kept).collect()
+    }
+
+    /// A turn of the screen, to be kept, as if it followed the one before it.
     pub(crate) fn of(turn: &Turn) -> Self {
         let end = match turn.stage {
-            Stage::Reading { .. } | Stage::Growing | Stage::Recovering | Stage::Interrupted => End::Open,
+            Stage::Reading { .. } | Stage::Growing | Stage::Recovering => End::Open,
+            Stage::Interrupted => End::Interrupted,
             Stage::Done(FinishReason::Stop) => End::Stop,
             Stage::Done(FinishReason::Length) => End::Length,
             Stage::Done(FinishReason::Cancelled) => End::Cancelled,
             Stage::Done(FinishReason::Unmet) => End::Unmet,
             Stage::Broken => End::Broken,
         };
-        Self { speaker: turn.speaker, text: turn.text.clone(), end, usage: turn.usage.map(KeptUsage::from) }
+        let is_cut = turn.can_go_on() || end == End::Open;
+        Self {
+            speaker: turn.speaker,
+            text: turn.text.clone(),
+            end,
+            usage: turn.usage.map(KeptUsage::from),
+            parent: Parent::Previous,
+            aside: turn.aside,
+            view_begins: turn.view_begins,
+            // A complete answer never goes on.
+            grown: if is_cut { turn.grown.clone() } else { Grown::default() },
+        }
     }
 
     /// How far the turn is; an open one grows where another tab answers.
     pub(crate) fn stage(&self, elsewhere: bool) -> Stage {
         match self.end {
             End::Open if elsewhere => Stage::Growing,
-            End::Open => Stage::Interrupted,
+            End::Open | End::Interrupted => Stage::Interrupted,
             End::Stop => Stage::Done(FinishReason::Stop),
             End::Length => Stage::Done(FinishReason::Length),
             End::Cancelled => Stage::Done(FinishReason::Cancelled),
@@ -210,15 +322,23 @@ pub(crate) fn fragment(chat_id: &str) -> String {
 
 /// The chat that a fragment names.
 pub(crate) fn id_in_fragment(fragment: &str) -> Option<ChatId> {
-    let id = fragment.strip_prefix(FRAGMENT)?;
-    let is_plain = !id.is_empty() && id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    is_plain.then(|| id.to_owned())
+    fragment.strip_prefix(FRAGMENT).filter(|id| is_id(id)).map(str::to_owned)
+}
+
+/// Whether a text can name a chat.
+pub(crate) fn is_id(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 /// What a chat is called that begins with this text.
 pub(crate) fn title_of(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("Chat");
-    let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
+    shortened(line)
+}
+
+/// A title of the length that a list shows.
+fn shortened(title: &str) -> String {
+    let words = title.split_whitespace().collect::<Vec<_>>().join(" ");
     match words.char_indices().nth(MAX_TITLE_CHARS) {
         Some((end, _)) => format!("{}…", words[..end].trim_end()),
         None => words,
@@ -234,75 +354,4 @@ fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, Unreadable> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn turn(speaker: Speaker, text: &str, stage: Stage) -> Turn {
-        Turn { id: 0, speaker, text: text.to_owned(), stage, usage: None }
-    }
-
-    #[test]
-    fn what_is_kept_is_read_again() {
-        let usage = Usage { prompt_tokens: 12, cached_tokens: 3, queue_ms: 1.5, ..Usage::default() };
-        let done = [
-            Stage::Done(FinishReason::Stop),
-            Stage::Done(FinishReason::Length),
-            Stage::Done(FinishReason::Cancelled),
-            Stage::Done(FinishReason::Unmet),
-            Stage::Broken,
-        ];
-        let mut turns = vec![turn(Speaker::User, "  Why is\tthe sky\nblue?", done[0])];
-        turns.extend(done.map(|stage| Turn { usage: Some(usage), ..turn(Speaker::Assistant, "So.", stage) }));
-        let chat = Chat::new(None, 1.0, 2.0, turns.iter().map(KeptTurn::of).collect());
-        assert_eq!((chat.head.title.as_str(), chat.is_open()), ("Why is the sky", false));
-        let read = Chat::from_kept(&chat.to_kept()).unwrap();
-        assert_eq!(read, chat);
-        for (kept, turn) in read.turns.iter().zip(&turns) {
-            assert_eq!((kept.stage(true), kept.usage.map(Usage::from)), (turn.stage, turn.usage));
-        }
-    }
-
-    #[test]
-    fn an_open_turn_grows_only_where_its_tab_lives() {
-        for stage in [Stage::Growing, Stage::Reading { done_tokens: 1, total_tokens: 2 }, Stage::Recovering] {
-            let kept = KeptTurn::of(&turn(Speaker::Assistant, "", stage));
-            assert_eq!((kept.stage(true), kept.stage(false)), (Stage::Growing, Stage::Interrupted));
-            assert!(Chat::new(None, 0.0, 0.0, vec![kept]).is_open());
-        }
-    }
-
-    #[test]
-    fn newer_and_damaged_records_are_told_apart() {
-        let kept = Chat::new(None, 0.0, 0.0, vec![]).to_kept();
-        let with_body = |body: &str| Chat::from_kept(&Kept { body: body.to_owned(), ..kept.clone() });
-        assert_eq!(with_body(r#"{"version": 2, "anything": 1}"#), Err(Unreadable::Newer));
-        for body in ["", "[]", "{}", r#"{"version": 1}"#, r#"{"version": 1, "turns": [{"speaker": "cat"}]}"#]
-        {
-            assert_eq!(with_body(body), Err(Unreadable::Damaged), "{body}");
-        }
-        assert_eq!(Head::from_json(r#"{"version": 9}"#), Err(Unreadable::Newer));
-        // Kept before there were counts, and by a page that counts more.
-        let turns = r#"{"version": 1, "turns": [{"speaker": "assistant", "text": "a", "end": "stop"},
-            {"speaker": "assistant", "text": "b", "end": "open", "usage": {"drafted_tokens": 4}}]}"#;
-        assert_eq!(with_body(turns).unwrap().turns[1].usage, Some(KeptUsage::default()));
-    }
-
-    #[test]
-    fn titles_are_short() {
-        assert_eq!(title_of(" \n"), "Chat");
-        assert_eq!(title_of("\nHi there\nsecond line"), "Hi there");
-        assert_eq!(title_of(&"ä".repeat(60)), "ä".repeat(60));
-        assert_eq!(
-            title_of(&format!("{} {}", "ä".repeat(59), "b".repeat(9))),
-            format!("{}…", "ä".repeat(59))
-        );
-    }
-
-    #[test]
-    fn fragments_name_chats() {
-        assert_eq!(id_in_fragment(&fragment("a1")).as_deref(), Some("a1"));
-        for text in ["", "#", "#chat=", "#chat=a/b", "#other=1", "chat=a1"] {
-            assert_eq!(id_in_fragment(text), None, "{text}");
-        }
-    }
-}
+mod tests;

@@ -109,6 +109,24 @@ impl ChatStore {
         Ok(Some(Kept { head: text(head), body: text(body) }))
     }
 
+    /// The texts of those of the chats that are kept.
+    pub(crate) async fn all_kept(&self, ids: &[ChatId]) -> Result<Vec<(ChatId, Kept)>, String> {
+        let read = async {
+            let (heads, bodies) = stores(&self.begin(IdbTransactionMode::Readonly)?)?;
+            let asked = |id: &ChatId| Ok((heads.get(&id.into())?, bodies.get(&id.into())?));
+            let asked = ids.iter().map(asked).collect::<Result<Vec<_>, JsValue>>()?;
+            let all: Array = asked.iter().flat_map(|(head, body)| [settled(head), settled(body)]).collect();
+            JsFuture::from(Promise::all(&all)).await?;
+            let texts = asked.iter().map(|(head, body)| Ok((head.result()?, body.result()?)));
+            texts.collect::<Result<Vec<_>, JsValue>>()
+        };
+        let texts = read.await.map_err(|error: JsValue| sentence(&error))?;
+        let kept = |(id, (head, body)): (&ChatId, (JsValue, JsValue))| {
+            Some((id.clone(), Kept { head: head.as_string()?, body: body.as_string()? }))
+        };
+        Ok(ids.iter().zip(texts).filter_map(kept).collect())
+    }
+
     /// A chat, if it is kept.
     pub(crate) async fn read(&self, id: &str) -> Result<Result<Option<Chat>, Unreadable>, String> {
         let kept = self.kept(id).await?;

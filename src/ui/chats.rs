@@ -1,19 +1,20 @@
-//! The list of chats: each a link, so that it opens in another tab as any page does, and a button that deletes it.
+//! The list of chats: looked through, taken out and in as files, and the way back for what was deleted.
 
-use js_sys::Date;
 use leptos::{html, prelude::*};
-use wasm_bindgen::{JsCast as _, JsValue};
+use wasm_bindgen::JsCast as _;
 use web_sys::HtmlElement;
 
 use super::{
-    chat::{self, Listed, Unreadable},
-    screen::Screen,
-    state::Part,
+    chat::{Listed, Unreadable},
+    chat_entry::ChatEntry,
+    screen::{Export, Screen},
+    state::{Part, State},
     words,
 };
 
 /// Up to this width (CSS pixels) the list covers the conversation, and goes once a chat was chosen.
 const NARROW_PX: f64 = 960.0;
+const IMPORT_ID: &str = "import-chats";
 
 /// The chats beside the conversation, or above it where there is no room.
 #[component]
@@ -47,8 +48,27 @@ pub(crate) fn Chats(open: RwSignal<bool>) -> impl IntoView {
             open.set(false);
         }
     };
-    let chats = move || screen.read(Part::Chats, |state| state.chats.clone());
-    let empty = move || screen.read(Part::Chats, |state| state.chats.is_empty());
+    let shown = move || screen.read(Part::Chats, State::shown_chats);
+    let note = move || {
+        screen.read(Part::Chats, |state| match (state.chats.is_empty(), state.shown_chats().is_empty()) {
+            (true, _) => Some("None yet. What you write stays in this browser, on this device."),
+            (false, true) => Some("Nothing is found."),
+            (false, false) => None,
+        })
+    };
+    let imports = Memo::new(move |_| screen.read(Part::Chats, |state| state.imports));
+    let imported = move || match imports.get() {
+        (0, _) => None,
+        (_, n_chats) => Some(format!("Imported: {}.", words::counted(n_chats, "chat", "chats"))),
+    };
+    // What came in is to be seen.
+    Effect::new(move |before: Option<(u32, u32)>| {
+        let now = imports.get();
+        if before.is_some_and(|before| before != now) {
+            open.set(true);
+        }
+        now
+    });
     view! {
         <nav id="chats" class="panel chats" aria-labelledby="chats-title" hidden=move || !open.get()>
             <div class="panel-head">
@@ -66,21 +86,110 @@ pub(crate) fn Chats(open: RwSignal<bool>) -> impl IntoView {
                 >
                     "New chat"
                 </button>
+                <Search />
+                <Files />
+                <p class="about" role="status">{imported}</p>
                 <Undo />
-                <ul class="chat-list" on:click=move |_| chosen()>
+                <ul class="chat-list">
                     <For
-                        each=chats
+                        each=shown
                         key=|listed| (listed.id.clone(), title_of(listed))
                         let:listed
                     >
-                        <Entry listed />
+                        <ChatEntry listed chosen />
                     </For>
                 </ul>
-                <p class="about" hidden=move || !empty()>
-                    "None yet. What you write stays in this browser, on this device."
-                </p>
+                <p class="about" role="status">{note}</p>
             </Show>
         </nav>
+    }
+}
+
+/// Where words are looked for in all chats.
+#[component]
+fn Search() -> impl IntoView {
+    let screen = Screen::expect();
+    let query = screen.peek(|state| state.query.clone());
+    view! {
+        <input
+            type="search"
+            class="search"
+            aria-label="Search in chats"
+            placeholder="Search in chats"
+            autocomplete="off"
+            prop:value=query
+            on:input:target=move |event| screen.look_for(&event.target().value())
+            on:keydown=move |event| {
+                // Esc empties the box and does no more.
+                if event.key() == "Escape" && !screen.peek(|state| state.query.is_empty()) {
+                    event.stop_propagation();
+                }
+            }
+        />
+    }
+}
+
+/// Chats as files, out and in.
+#[component]
+fn Files() -> impl IntoView {
+    let screen = Screen::expect();
+    let has_chats = move || screen.read(Part::Chats, |state| !state.chats.is_empty());
+    let is_kept = move || screen.read(Part::Chat, |state| state.chat.is_kept());
+    let export = move |name: &'static str, what: Export, is_there: Signal<bool>| {
+        view! {
+            <button
+                type="button"
+                class="quiet small"
+                disabled=move || !is_there.get()
+                on:click=move |_| screen.export(what)
+            >
+                {name}
+            </button>
+        }
+    };
+    view! {
+        <details class="chat-files">
+            <summary>"Export and import"</summary>
+            {export("This chat as Markdown", Export::Markdown, Signal::derive(is_kept))}
+            {export("This chat as JSON", Export::Json, Signal::derive(is_kept))}
+            {export("All chats as JSON", Export::All, Signal::derive(has_chats))}
+            <button type="button" class="quiet small" on:click=move |_| choose_files()>"Import chats"</button>
+            <p class="about">"A JSON file of this page can also be dropped on it."</p>
+        </details>
+    }
+}
+
+/// The input that the button "Import chats" presses: at the end of the page, after those for models.
+#[component]
+pub(crate) fn ImportInput() -> impl IntoView {
+    let screen = Screen::expect();
+    view! {
+        <input
+            id=IMPORT_ID
+            class="visually-hidden"
+            type="file"
+            accept=".json,application/json"
+            multiple
+            tabindex="-1"
+            aria-label="Files of chats"
+            on:change:target=move |event| {
+                let input = event.target();
+                let files = input.files();
+                let files = files
+                    .iter()
+                    .flat_map(|files| (0..files.length()).filter_map(|place| files.get(place)))
+                    .collect();
+                screen.import(files);
+                // So that the same file can be chosen again.
+                input.set_value("");
+            }
+        />
+    }
+}
+
+fn choose_files() {
+    if let Some(input) = document().get_element_by_id(IMPORT_ID) {
+        input.unchecked_into::<HtmlElement>().click();
     }
 }
 
@@ -93,56 +202,8 @@ fn leave_panel() {
     }
 }
 
-/// One chat.
-#[component]
-fn Entry(listed: Listed) -> impl IntoView {
-    let screen = Screen::expect();
-    let title = title_of(&listed);
-    let id = listed.id;
-    let (own_id, listed_id, link) = (id.clone(), id.clone(), chat::fragment(&id));
-    let current = Memo::new(move |_| screen.read(Part::Chat, |state| state.chat.id == own_id));
-    let updated_ms = Memo::new(move |_| {
-        screen.read(Part::Chats, |state| {
-            let listed = state.chats.iter().find(|listed| listed.id == listed_id);
-            listed.and_then(|listed| Some(listed.head.as_ref().ok()?.updated_ms))
-        })
-    });
-    let age = move || {
-        updated_ms.get().map(|updated_ms| {
-            let date = Date::new(&JsValue::from_f64(updated_ms));
-            let full = date.to_locale_string("default", &JsValue::UNDEFINED);
-            let words = words::age((Date::now() - updated_ms) / 1000.0);
-            view! { <span class="chat-age" title=String::from(full)>{words}</span> }
-        })
-    };
-    let delete_label = format!("Delete: {title}");
-    let to_delete = title.clone();
-    view! {
-        <li class="chat">
-            <a href=link aria-current=move || current.get().then_some("page")>
-                <span class="chat-title">{title}</span>
-                {age}
-            </a>
-            <button
-                type="button"
-                class="delete"
-                aria-label=delete_label
-                title="Delete"
-                on:click=move |event| {
-                    event.stop_propagation();
-                    screen.delete_chat(id.clone(), to_delete.clone());
-                }
-            >
-                <svg viewBox="0 0 24 24" aria-hidden="true">
-                    <path d="M5 7h14M10 4h4M7 7l1 13h8l1-13M10.5 11v5M13.5 11v5" />
-                </svg>
-            </button>
-        </li>
-    }
-}
-
 /// What a chat is called in the list.
-fn title_of(listed: &Listed) -> String {
+pub(crate) fn title_of(listed: &Listed) -> String {
     match &listed.head {
         Ok(head) => head.title.clone(),
         Err(Unreadable::Newer) => "Written by a newer version".to_owned(),

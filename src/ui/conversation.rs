@@ -8,6 +8,7 @@ use super::{
     message::TurnView,
     screen::Screen,
     state::{Part, State},
+    turn_foot::ViewStart,
 };
 
 /// So near its end, in CSS pixels, the conversation counts as being there.
@@ -73,6 +74,7 @@ pub(crate) fn Conversation() -> impl IntoView {
                 on:scroll=on_scroll
             >
                 <For each=move || screen.turn_ids() key=|turn_id| *turn_id let:turn_id>
+                    <ViewStart turn_id />
                     <TurnView turn_id />
                 </For>
             </div>

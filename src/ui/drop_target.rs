@@ -50,7 +50,7 @@ pub(crate) fn DropTarget() -> impl IntoView {
     on_cleanup(move || listeners.into_iter().for_each(|listener| listener.remove()));
     view! {
         <div class="veil" hidden=move || depth.get() == 0>
-            <p>"Drop a .gguf file, all parts of one, or a Hugging Face folder to load it"</p>
+            <p>"Drop a .gguf file, all parts of one, or a Hugging Face folder to load it, or exported chats"</p>
         </div>
     }
 }
@@ -61,15 +61,21 @@ fn carries_files(event: &DragEvent) -> bool {
 
 fn open_dropped(screen: Screen, event: &DragEvent) {
     let Some(data) = event.data_transfer() else { return };
+    let list = data.files();
+    let files: Vec<File> =
+        list.iter().flat_map(|list| (0..list.length()).filter_map(|index| list.get(index))).collect();
+    // A model has more than texts; exported chats are one.
+    if !files.is_empty() && files.iter().all(|file| file.name().to_lowercase().ends_with(".json")) {
+        return screen.import(files);
+    }
     if screen.peek(State::is_loading) {
         let sentence = "A model is still loading; drop the files once it is ready.".to_owned();
         return screen.change(|state| state.notify(sentence));
     }
     let folders = dropped_folders(&data);
-    let list = data.files();
-    let files = list.iter().flat_map(|list| (0..list.length()).filter_map(|index| list.get(index)));
     // A folder is among them too, and looks like a file without bytes.
     let mut found: Vec<(String, File)> = files
+        .into_iter()
         .map(|file| (file.name(), file))
         .filter(|(name, _)| folders.iter().all(|folder| folder.name() != *name))
         .collect();

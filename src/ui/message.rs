@@ -9,11 +9,13 @@ use web_sys::HtmlElement;
 use super::{
     blocks::{Blocks, Shown},
     markdown::COPY_LABEL,
+    own_turn::OwnTurn,
     screen::Screen,
     state::Part,
     thinking,
     thought::Thought,
     turn::{Speaker, Stage, TurnId},
+    turn_foot::AnswerButtons,
     usage::UsageView,
 };
 use crate::protocol::{FinishReason, UNMET};
@@ -27,12 +29,7 @@ pub(crate) fn TurnView(turn_id: TurnId) -> impl IntoView {
     let screen = Screen::expect();
     let turn = screen.peek(|state| state.turn(turn_id).cloned());
     turn.map(|turn| match turn.speaker {
-        Speaker::User => view! {
-            <article class="turn user" aria-label="You">
-                <p dir="auto">{turn.text}</p>
-            </article>
-        }
-        .into_any(),
+        Speaker::User => view! { <OwnTurn turn_id text=turn.text /> }.into_any(),
         Speaker::Assistant => view! { <Answer turn_id /> }.into_any(),
     })
 }
@@ -63,6 +60,7 @@ fn Answer(turn_id: TurnId) -> impl IntoView {
             <Show when=move || !busy.get()>
                 <p class="turn-foot">
                     <CopyButton turn_id />
+                    <AnswerButtons turn_id />
                     {move || usage.get().map(|usage| view! { <UsageView usage /> })}
                 </p>
             </Show>

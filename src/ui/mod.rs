@@ -10,6 +10,8 @@ mod blocks;
 mod browser;
 mod catalogue;
 mod chat;
+mod chat_entry;
+mod chat_file;
 mod chat_store;
 mod chats;
 mod choice;
@@ -18,6 +20,7 @@ mod conversation;
 mod drop_target;
 mod fields;
 mod fit;
+mod full;
 mod header;
 mod in_use;
 mod lab;
@@ -28,6 +31,8 @@ mod message;
 mod models;
 mod new_version;
 mod notices;
+mod own;
+mod own_turn;
 mod pace;
 mod panel;
 mod patch;
@@ -35,6 +40,7 @@ mod preferences;
 mod progress;
 mod report;
 mod screen;
+mod search;
 mod settings;
 mod state;
 mod status;
@@ -42,7 +48,9 @@ mod structure;
 mod tally;
 mod thinking;
 mod thought;
+mod this_chat;
 mod turn;
+mod turn_foot;
 mod usage;
 mod words;
 
@@ -54,9 +62,21 @@ use wasm_bindgen::JsCast as _;
 use web_sys::HtmlElement;
 
 use self::{
-    benchmark::Benchmark, chats::Chats, composer::Composer, conversation::Conversation,
-    drop_target::DropTarget, header::Header, lab::Laboratory, models::Models, new_version::NewVersion,
-    notices::Notices, screen::Screen, settings::Settings, state::Part, status::Status,
+    benchmark::Benchmark,
+    chats::{Chats, ImportInput},
+    composer::Composer,
+    conversation::Conversation,
+    drop_target::DropTarget,
+    full::FullContext,
+    header::Header,
+    lab::Laboratory,
+    models::Models,
+    new_version::NewVersion,
+    notices::Notices,
+    screen::Screen,
+    settings::Settings,
+    state::Part,
+    status::Status,
 };
 use crate::client::Client;
 
@@ -170,6 +190,7 @@ fn App() -> impl IntoView {
                     <Laboratory open=lab_open />
                     <div class="talk" hidden=move || bench_open.get() || lab_open.get()>
                         <Conversation />
+                        <FullContext />
                         <Composer models_open />
                     </div>
                     <Status />
@@ -177,6 +198,7 @@ fn App() -> impl IntoView {
                 <Settings open=settings_open />
             </div>
             <DropTarget />
+            <ImportInput />
         </div>
     }
 }

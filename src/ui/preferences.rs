@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::catalogue::default_options;
+use super::{catalogue::default_options, own::Preset};
 use crate::protocol::{GenerateOptions, LoadOptions};
 
 /// The settings of the page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Preferences {
-    /// Stands before every conversation, if not empty.
+    /// Stands before every conversation that has no other of its own, if not empty.
     pub(crate) system_prompt: String,
     /// How the next model is run.
     pub(crate) load: LoadOptions,
+    /// The person's own presets.
+    pub(crate) presets: Vec<Preset>,
     /// The options of the models whose options were changed, by model name.
     options: BTreeMap<String, GenerateOptions>,
     /// The model whose options are shown and used.
@@ -30,6 +32,7 @@ impl Default for Preferences {
         Self {
             system_prompt: String::new(),
             load: LoadOptions::default(),
+            presets: Vec::new(),
             options: BTreeMap::new(),
             model: String::new(),
             defaults: default_options(),

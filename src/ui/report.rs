@@ -145,7 +145,7 @@ fn standing(status: &Status) -> String {
 mod tests {
     use super::*;
     use crate::{
-        protocol::{DeviceKind, Event, ModelSource, Precision},
+        protocol::{DeviceKind, Event, ModelSource},
         ui::preferences::Preferences,
     };
 
@@ -153,28 +153,13 @@ mod tests {
 
     fn info() -> ModelInfo {
         ModelInfo {
-            id: 1,
-            name: "Tiny".into(),
-            architecture: "llama".into(),
-            quantization: "Q4_1".into(),
-            license: None,
-            n_parameters: 135,
-            file_bytes: 98,
-            storage_note: Some("tiny.gguf is fetched but not kept".into()),
-            weight_bytes: 97,
-            context: 4096,
-            kv_tokens: 2048,
-            kv_bytes: 7,
             kv_note: Some("the GPU's memory holds 2048 tokens of the 4096 asked for".into()),
+            storage_note: Some("tiny.gguf is fetched but not kept".into()),
             device_name: "Adapter X".into(),
-            device_backend: "webgpu".into(),
             device_kind: DeviceKind::Gpu,
             device_note: Some("Adapter X computes wrongly with its kernels of subgroups".into()),
             device_details: "kernels Workgroup, largest binding 134217728 bytes".into(),
-            precision: Precision::Exact,
-            n_layers: 30,
-            vocab_size: 49152,
-            has_chat_template: true,
+            ..ModelInfo::example("Tiny")
         }
     }
 
@@ -223,6 +208,8 @@ mod tests {
             "largest binding 134217728 bytes",
             "Note: Adapter X computes wrongly",
             "Note: the GPU's memory holds 2048",
+            "Note: tiny.gguf is fetched but not kept",
+            "Model: Tiny, llama, Q4_1,",
             "Standing: 3 tabs",
             "Last errors:\n- The GPU was lost.\n",
         ] {

@@ -10,6 +10,7 @@ use leptos::prelude::*;
 use wasm_bindgen::JsValue;
 use web_sys::{File, Storage};
 
+pub(crate) use self::chat_files::Export;
 use self::chats::Keeping;
 use super::{
     address::Address,
@@ -25,6 +26,8 @@ use crate::{
     store::{base_name, library::whole_url},
 };
 
+mod ask;
+mod chat_files;
 mod chats;
 mod lab;
 mod library;
@@ -220,7 +223,17 @@ impl Screen {
 
     /// Changes what the person set, and keeps it.
     pub(crate) fn edit(self, edit: impl FnOnce(&mut Preferences)) {
-        self.change(|state| state.edit(edit));
+        self.edit_state(|state| state.edit(edit));
+    }
+
+    /// Changes what the person set together with other things, and keeps it.
+    pub(crate) fn edit_state(self, edit: impl FnOnce(&mut State)) {
+        self.change(edit);
+        self.keep_preferences();
+    }
+
+    /// Keeps what the person set.
+    pub(super) fn keep_preferences(self) {
         if let Some(storage) = storage() {
             // A full or forbidden storage only means that the next visit starts anew.
             let _ = storage.set_item(PREFERENCES_KEY, &self.peek(|state| state.preferences.to_json()));
@@ -281,8 +294,16 @@ impl Screen {
             Incoming::Lost(sentence) => state.lose_engine(sentence.clone()),
         });
         self.send(request);
+        self.send_due();
         self.drive_bench();
         self.drive_lab();
+    }
+
+    /// Sends what the answer on its way made necessary to ask.
+    fn send_due(self) {
+        if self.peek(State::has_due) {
+            self.change(State::take_due).into_iter().for_each(|request| self.send(Some(request)));
+        }
     }
 
     /// Nothing reads the turns of a chat that left the screen.

@@ -1,4 +1,4 @@
-//! The settings: a system prompt, how tokens are chosen, and how the next model is run.
+//! The settings: those of the chat on screen, the system prompt of new ones, how tokens are chosen, and how the next model is run.
 
 use leptos::{html, prelude::*};
 
@@ -8,6 +8,7 @@ use super::{
     screen::Screen,
     state::Part,
     structure::FormOfAnswers,
+    this_chat::ThisChat,
 };
 use crate::protocol::{DeviceChoice, KvType, Precision, Quantize};
 
@@ -48,6 +49,7 @@ pub(crate) fn Settings(open: RwSignal<bool>) -> impl IntoView {
                 <h2 id="settings-title" tabindex="-1" node_ref=title>"Settings"</h2>
                 <button type="button" class="quiet" on:click=move |_| open.set(false)>"Close"</button>
             </div>
+            <ThisChat />
             <SystemPrompt />
             <div class="options-head">
                 <p>"The options below are those "{model}", and apply from the next message on."</p>
@@ -81,7 +83,7 @@ fn SystemPrompt() -> impl IntoView {
     let text = move || screen.read(Part::Preferences, |state| state.preferences.system_prompt.clone());
     view! {
         <div class="field">
-            <label for="system-prompt">"System prompt"</label>
+            <label for="system-prompt">"System prompt of new chats"</label>
             <textarea
                 id="system-prompt"
                 rows="4"
@@ -93,7 +95,7 @@ fn SystemPrompt() -> impl IntoView {
                 }
             ></textarea>
             <p id="system-prompt-about" class="about">
-                "Tells the model how to behave; empty sends none."
+                "What a chat begins with that has no other; empty sends none."
             </p>
         </div>
     }
@@ -112,13 +114,12 @@ fn NumberGroup(title: &'static str, fields: &'static [NumberField]) -> impl Into
 #[component]
 fn Number(field: &'static NumberField) -> impl IntoView {
     let screen = Screen::expect();
-    let value =
-        Memo::new(move |_| screen.read(Part::Preferences, |state| (field.get)(state.preferences.options())));
+    let value = Memo::new(move |_| screen.read(Part::Preferences, |state| (field.get)(&state.options())));
     let commit = move |text: String| {
         // Tried on a copy: a text out of range must not count as a change.
-        let mut options = screen.peek(|state| state.preferences.options().clone());
+        let mut options = screen.peek(|state| state.options());
         field.apply(&mut options, &text)?;
-        screen.edit(|preferences| preferences.edit_options(|current| *current = options));
+        screen.edit_options(move |current| *current = options);
         Ok(())
     };
     view! {
@@ -175,9 +176,7 @@ fn NumberBox(
 fn Lines(field: &'static LinesField) -> impl IntoView {
     let screen = Screen::expect();
     let value = move || {
-        screen.read(Part::Preferences, |state| {
-            fields::lines_from_texts((field.get)(state.preferences.options()))
-        })
+        screen.read(Part::Preferences, |state| fields::lines_from_texts((field.get)(&state.options())))
     };
     let about_id = format!("{}-about", field.id);
     view! {
@@ -190,7 +189,7 @@ fn Lines(field: &'static LinesField) -> impl IntoView {
                 prop:value=value
                 on:change:target=move |event| {
                     let texts = fields::texts_from_lines(&event.target().value());
-                    screen.edit(|preferences| preferences.edit_options(|options| (field.set)(options, texts)));
+                    screen.edit_options(move |options| (field.set)(options, texts));
                 }
             ></textarea>
             <p id=about_id class="about">{field.explanation}</p>
@@ -201,7 +200,7 @@ fn Lines(field: &'static LinesField) -> impl IntoView {
 #[component]
 fn Switch(field: &'static SwitchField) -> impl IntoView {
     let screen = Screen::expect();
-    let value = move || screen.read(Part::Preferences, |state| (field.get)(state.preferences.options()));
+    let value = move || screen.read(Part::Preferences, |state| (field.get)(&state.options()));
     let about_id = format!("{}-about", field.id);
     view! {
         <div class="field switch">
@@ -212,7 +211,7 @@ fn Switch(field: &'static SwitchField) -> impl IntoView {
                 prop:checked=value
                 on:change:target=move |event| {
                     let on = event.target().checked();
-                    screen.edit(|preferences| preferences.edit_options(|options| (field.set)(options, on)));
+                    screen.edit_options(move |options| (field.set)(options, on));
                 }
             />
             <label for=field.id>{field.label}</label>

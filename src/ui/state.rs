@@ -7,9 +7,10 @@
 use std::mem;
 
 pub(crate) use self::{
-    answer::Answering,
+    answer::{Answering, Intent},
     bench::Choices,
     chats::{Deleted, OpenChat, Save},
+    context::Full,
     models::{InUse, Loaded, Loading},
     notices::Notice,
 };
@@ -20,9 +21,11 @@ use self::{
 };
 use super::{
     catalogue::Offer,
-    chat::Listed,
+    chat::{ChatId, Listed},
     fit::Reach,
+    own::Own,
     preferences::Preferences,
+    search::Index,
     tally::Tally,
     turn::{Stage, Turn, TurnId},
 };
@@ -33,10 +36,14 @@ use crate::{
 
 mod answer;
 mod bench;
+mod branches;
 mod chats;
+mod context;
 pub(crate) mod lab;
 mod models;
 mod notices;
+mod own;
+mod search;
 mod silence;
 #[cfg(test)]
 mod tests;
@@ -103,7 +110,14 @@ pub(crate) struct State {
     pub(crate) model: Option<Loaded>,
     /// A load that found no room, until the person decides.
     pub(crate) in_use: Option<InUse>,
+    /// The conversation on screen.
     pub(crate) turns: Vec<Turn>,
+    /// What was said in its other branches.
+    pub(crate) aside: Vec<Turn>,
+    /// What the chat on screen has of its own.
+    pub(crate) own: Own,
+    /// The conversation that found no room in the model's context, until the person decides.
+    pub(crate) full: Option<Full>,
     pub(crate) answering: Option<Answering>,
     pub(crate) tally: Option<Tally>,
     /// What the prompt of the answer on its way ends with that belongs to the answer.
@@ -127,8 +141,16 @@ pub(crate) struct State {
     pub(crate) chat: OpenChat,
     /// All chats that are kept, the newest first.
     pub(crate) chats: Vec<Listed>,
+    /// What is looked for in them.
+    pub(crate) query: String,
+    /// Those in which it is found; all while nothing is looked for.
+    found: Option<Vec<ChatId>>,
+    /// What is said in them, as far as it was looked at.
+    index: Index,
     /// The chat deleted last, which can come back.
     pub(crate) deleted: Option<Deleted>,
+    /// How often chats were imported, and how many of them last.
+    pub(crate) imports: (u32, u32),
     /// The engine has long said nothing though it was asked to stop or to load.
     pub(crate) silent: bool,
     /// What the next engine loads, where this one was given up.
@@ -142,6 +164,8 @@ pub(crate) struct State {
     /// When (ms) the engine last said something or was last asked to stop or to load.
     last_sign_ms: f64,
     returned: Option<String>,
+    /// What an event made necessary to ask of the engine.
+    due: Vec<Request>,
     last_id: u64,
     changed: Vec<Part>,
 }
@@ -238,21 +262,14 @@ impl State {
                 }
             }
             Event::Tokens { request, output: _, text, ids, logprobs: _ } => {
-                let opening = if text.is_empty() { String::new() } else { std::mem::take(&mut self.opening) };
-                if let Some(turn) = self.answer(request) {
-                    // What the prompt began is the answer's too; where some of it is there, that is as well.
-                    if turn.text.is_empty() {
-                        turn.text = opening;
-                    }
-                    turn.text.push_str(&text);
-                    turn.stage = Stage::Growing;
-                    let n_tokens = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+                let opening = if text.is_empty() { String::new() } else { mem::take(&mut self.opening) };
+                let n_tokens = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+                if self.grow(request, opening, &text, ids) {
                     self.count(|tally| tally.add(n_tokens, now_ms));
                 }
             }
             Event::Finished { request, output: _, reason, usage, n_left: _ } => {
-                if let Some(turn) = self.answer(request) {
-                    turn.usage = Some(usage);
+                if let Some(usage) = self.settle_usage(request, usage) {
                     self.count(|tally| tally.settle(usage));
                     self.end_answer(Stage::Done(reason));
                 }
@@ -271,11 +288,11 @@ impl State {
                     self.touch(Part::Benchmark);
                 }
             }
+            Event::Tokenized { request, ids, .. } => self.tokenized(request, ids),
             // The page asks for none of these but for its laboratory; a developer's request does, and hears of it elsewhere.
             // The client itself greets again.
             Event::PromptLogprobs { .. }
             | Event::OpTimes { .. }
-            | Event::Tokenized { .. }
             | Event::Batch { .. }
             | Event::Status { request: Some(_), .. }
             | Event::Unacquainted => {}

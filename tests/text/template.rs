@@ -73,6 +73,28 @@ fn tools_calls_and_arguments_reach_the_template() {
 }
 
 #[test]
+fn a_template_tells_which_arguments_it_reads() {
+    let template = "{%- if enable_thinking is defined and enable_thinking is false %}no{% endif %}\
+                    {% set ns = namespace(n=0) %}{% for m in messages %}{{ bos_token ~ m.role }}{% endfor %}\
+                    {{ strftime_now('%d') }}{% if not tools and reasoning_effort %}{{ pad_token }}{% endif %}\
+                    {{ raise_exception('x') if documents else ns.n }}{% if add_generation_prompt %}{% endif %}";
+    let long = format!("{{{{ {} }}}}", "a".repeat(99));
+    let many: String = (0..99).map(|i| format!("{{{{ a{i:02} }}}}")).collect();
+    for (template, expected) in [
+        (template, &["enable_thinking", "reasoning_effort"][..]),
+        ("{{ messages", &[]),
+        ("", &[]),
+        (&long, &[]),
+    ] {
+        let tokenizer = small_with(|file| file.chat_template = Some(template.into())).unwrap();
+        assert_eq!(tokenizer.template_arguments(), expected, "{template}");
+    }
+    let tokenizer = small_with(|file| file.chat_template = Some(many)).unwrap();
+    assert_eq!(tokenizer.template_arguments().len(), 32);
+    assert_eq!(small_with(|file| file.chat_template = None).unwrap().template_arguments(), [""; 0]);
+}
+
+#[test]
 fn an_empty_system_turn_is_not_sent() {
     const TEMPLATE: &str = "{% for m in messages %}[{{ m.role }}]{% endfor %}";
     let render =

@@ -214,6 +214,8 @@ export interface ModelInfo {
   nLayers: number;
   vocabSize: number;
   hasChatTemplate: boolean;
+  /** Arguments that the template reads beside those that every conversation has, such as `enable_thinking`. */
+  templateArguments: string[];
 }
 
 export interface Status {

@@ -220,6 +220,7 @@ const modelInfo = fields({
   nLayers: unsigned,
   vocabSize: unsigned,
   hasChatTemplate: flag,
+  templateArguments: several(text),
 });
 
 const status = fields({

@@ -1,9 +1,7 @@
 //! Schedules of losses that a browser would need minutes for; attachments are numbers.
 
 use super::*;
-use crate::protocol::{
-    AttachedFile, DeviceKind, FinishReason, GenerateOptions, ModelInfo, Precision, Prompt, Status, Usage,
-};
+use crate::protocol::{AttachedFile, FinishReason, GenerateOptions, ModelInfo, Prompt, Status, Usage};
 
 mod toy;
 
@@ -16,30 +14,7 @@ fn load(name: &str, if_full: IfFull) -> Request {
 }
 
 fn ready(name: &str) -> Event {
-    let model = ModelInfo {
-        id: 4,
-        name: name.into(),
-        architecture: "llama".into(),
-        quantization: "Q4_1".into(),
-        license: None,
-        n_parameters: 1,
-        file_bytes: 9,
-        storage_note: None,
-        weight_bytes: 9,
-        context: 64,
-        kv_tokens: 64,
-        kv_bytes: 1,
-        kv_note: None,
-        device_name: String::new(),
-        device_backend: "webgpu".into(),
-        device_kind: DeviceKind::Software,
-        device_note: None,
-        device_details: String::new(),
-        precision: Precision::Exact,
-        n_layers: 1,
-        vocab_size: 8,
-        has_chat_template: false,
-    };
+    let model = ModelInfo { id: 4, ..ModelInfo::example(name) };
     Event::Ready { model, source: source(name), options: LoadOptions::default() }
 }
 

@@ -122,6 +122,7 @@ fn cost(next: &Next) -> String {
         FinishReason::Stop => "The model ended its text.",
         FinishReason::Length => "The run is over; run it again to go on.",
         FinishReason::Cancelled => "Stopped.",
+        FinishReason::Unmet => "No token fits the form that was asked for.",
     });
     [end.map(str::to_owned), cost].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }

@@ -28,20 +28,25 @@ const SAVE_PERIOD: Duration = Duration::from_millis(500);
 pub(super) struct Keeping {
     storage: Storage,
     /// Held while this tab answers in the chat on screen.
-    lock: Option<Held>,
+    pub(super) lock: Option<Held>,
     /// Names of this tab's own locks that are given back once a save is done.
-    returning: Vec<String>,
+    pub(super) returning: Vec<String>,
     /// A save is planned.
     save_due: bool,
     /// Chats whose lock is waited for.
     watched: Vec<ChatId>,
     /// Whether the list of chats is shown.
     listing: bool,
+    /// Changes to the chat on screen that wait for its lock.
+    pub(super) changes: Vec<Change>,
 }
+
+/// A change to the chat on screen.
+pub(super) type Change = Box<dyn FnOnce(&mut State)>;
 
 /// Where chats are kept.
 #[derive(Default, Clone)]
-enum Storage {
+pub(super) enum Storage {
     /// Not known yet.
     #[default]
     Opening,
@@ -79,77 +84,6 @@ impl Screen {
         });
     }
 
-    /// Sends the person's text; says whether it was taken. It comes back where another tab turns out to answer.
-    pub(crate) fn submit(self, text: &str) -> bool {
-        let taken = self.change(|state| state.begin(text));
-        if taken {
-            let text = text.to_owned();
-            spawn_local(async move {
-                let id = self.peek(|state| state.chat.id.clone());
-                let claimed = self.claim_chat(&id).await;
-                let client = self.client.get_value();
-                let request = self.change(|state| match claimed {
-                    Ok(()) if state.chat.id == id => state.submit(&text, client.next_request()),
-                    Ok(()) => None,
-                    Err(sentence) => {
-                        state.refuse(sentence);
-                        None
-                    }
-                });
-                if request.is_none() {
-                    self.keeping.update_value(|keeping| keeping.lock = None);
-                    return self.change(|state| state.give_back(text));
-                }
-                self.send(request);
-                self.save();
-                if !matches!(self.storage(), Storage::Missing) {
-                    show_fragment(Some(&id));
-                }
-            });
-        }
-        taken
-    }
-
-    /// Makes sure that nobody else answers in the chat, and that all of it is on screen. The error is a sentence.
-    async fn claim_chat(self, id: &str) -> Result<(), String> {
-        match self.claim(id).await {
-            Claim::Held(lock) => self.keeping.update_value(|keeping| keeping.lock = Some(lock)),
-            Claim::Taken => {
-                self.read_chat(id.to_owned()).await;
-                return Err("An answer is on its way in another tab; send this once it is complete.".into());
-            }
-            Claim::Unavailable => {}
-        }
-        let Some(store) = self.store() else { return Ok(()) };
-        match store.read(id).await {
-            Ok(Ok(Some(chat))) => self.change(|state| {
-                if state.chat.id == id {
-                    state.take_in(chat, false);
-                }
-            }),
-            Ok(Ok(None)) => {}
-            Ok(Err(unreadable)) => return Err(unreadable.sentence().to_owned()),
-            Err(sentence) => self.change(|state| state.stored(Err(sentence))),
-        }
-        Ok(())
-    }
-
-    /// Takes a chat's lock, unless another tab has it. Where this tab has it itself, or is about to give it back, that
-    /// keeps nobody out.
-    async fn claim(self, id: &str) -> Claim {
-        let name = lock_name(id);
-        let (mut own, mut is_returning) = (None, false);
-        self.keeping.update_value(|keeping| {
-            own = keeping.lock.take_if(|lock| lock.name() == name);
-            is_returning = keeping.returning.contains(&name);
-        });
-        match own {
-            Some(lock) => Claim::Held(lock),
-            None if is_returning => locks::hold(&name).await,
-            None => locks::try_hold(&name).await,
-        }
-    }
-
     /// Puts an empty chat on screen. An answer on its way ends; the chat before stays as it is.
     pub(crate) fn new_chat(self) {
         self.leave_chat();
@@ -181,7 +115,7 @@ impl Screen {
     }
 
     /// Shows what is kept of a chat, if it is the one on screen and this tab is not itself writing to it.
-    async fn read_chat(self, id: ChatId) {
+    pub(super) async fn read_chat(self, id: ChatId) {
         let is_passive = || {
             let writes = self.keeping.with_value(|keeping| keeping.lock.is_some());
             !writes && self.peek(|state| state.chat.id == id)
@@ -284,7 +218,7 @@ impl Screen {
     }
 
     /// Saves what changed at once. The lock is given back when the last words of an answer are safe.
-    fn save(self) {
+    pub(super) fn save(self) {
         let storage = self.storage();
         if matches!(storage, Storage::Opening) {
             return;
@@ -322,7 +256,7 @@ impl Screen {
         self.list_chats();
     }
 
-    fn list_chats(self) {
+    pub(super) fn list_chats(self) {
         let Some(store) = self.store().filter(|_| self.keeping.with_value(|keeping| keeping.listing)) else {
             return;
         };
@@ -331,6 +265,7 @@ impl Screen {
                 Ok(chats) => self.change(|state| state.list_chats(chats)),
                 Err(sentence) => self.change(|state| state.stored(Err(sentence))),
             }
+            self.learn_chats().await;
         });
     }
 
@@ -385,11 +320,11 @@ impl Screen {
         });
     }
 
-    fn storage(self) -> Storage {
+    pub(super) fn storage(self) -> Storage {
         self.keeping.with_value(|keeping| keeping.storage.clone())
     }
 
-    fn store(self) -> Option<Rc<ChatStore>> {
+    pub(super) fn store(self) -> Option<Rc<ChatStore>> {
         match self.storage() {
             Storage::Open(store) => Some(store),
             Storage::Opening | Storage::Missing => None,
@@ -398,7 +333,7 @@ impl Screen {
 }
 
 /// The Web Lock of a chat, held while a tab answers in it.
-fn lock_name(chat_id: &str) -> String {
+pub(super) fn lock_name(chat_id: &str) -> String {
     format!("pagelm.chat.{chat_id}")
 }
 
@@ -408,13 +343,13 @@ fn named_chat() -> Option<ChatId> {
 }
 
 /// An id that no chat has.
-fn fresh_id() -> ChatId {
+pub(super) fn fresh_id() -> ChatId {
     let word = || (Math::random() * 4_294_967_296.0) as u32;
     format!("{:08x}{:08x}", word(), word())
 }
 
 /// Names the chat in the page's URL, so that it can be opened in another tab; or none. Nothing is opened by that.
-fn show_fragment(chat_id: Option<&str>) {
+pub(super) fn show_fragment(chat_id: Option<&str>) {
     if let (Some(url), Ok(history)) = (url_to_show(chat_id), window().history()) {
         // A history that cannot be written to only means that the URL does not follow.
         let _ = history.replace_state_with_url(&JsValue::NULL, "", Some(&url));

@@ -5,7 +5,8 @@ use crate::{
     protocol::{FinishReason, Request, Usage},
     ui::{
         chat::{Chat, ChatId, Kept, KeptTurn, Listed, Unreadable},
-        turn::{Speaker, Stage, Turn},
+        own::Own,
+        turn::{Speaker, Stage, Turn, TurnId},
     },
 };
 
@@ -35,7 +36,7 @@ pub(crate) struct Deleted {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Save {
     /// It is written.
-    Write(ChatId, Chat),
+    Write(ChatId, Box<Chat>),
     /// Nothing was said in it after all.
     Remove(ChatId),
 }
@@ -58,10 +59,13 @@ impl State {
     /// Puts an empty chat on screen.
     pub(crate) fn new_chat(&mut self, id: ChatId) {
         self.turns.clear();
+        self.aside.clear();
+        self.own = Own::default();
+        self.full = None;
         self.tally = None;
         self.sending = false;
         self.chat = OpenChat { id, ..OpenChat::default() };
-        for part in [Part::Turns, Part::Answering, Part::Status, Part::Chat] {
+        for part in [Part::Turns, Part::Answering, Part::Status, Part::Chat, Part::Preferences] {
             self.touch(part);
         }
         self.unsaved = false;
@@ -110,32 +114,46 @@ impl State {
         if self.answering.is_some() {
             return;
         }
-        let Chat { head, turns } = chat;
-        let n_before = self.turns.len();
-        for (turn_idx, kept) in turns.iter().enumerate() {
-            let stage = kept.stage(elsewhere);
-            let usage = kept.usage.map(Usage::from);
-            match self.turns.get_mut(turn_idx).filter(|turn| continues(turn, kept)) {
-                Some(turn) => {
-                    if (turn.text != kept.text) || turn.stage != stage || turn.usage != usage {
-                        kept.text.clone_into(&mut turn.text);
-                        (turn.stage, turn.usage) = (stage, usage);
-                        let part = Part::Turn(turn.id);
-                        self.touch(part);
-                    }
+        let Chat { head, turns, own } = chat;
+        let view_before = self.view_start();
+        let mut all = self.take_all();
+        let order = |all: &[Turn]| all.iter().map(|turn| (turn.id, turn.aside)).collect::<Vec<_>>();
+        let before = order(&all);
+        for (place, kept) in turns.iter().enumerate() {
+            let parent = kept.parent.place(place).map(|parent| all[parent].id);
+            let known = all.get(place).filter(|turn| continues(turn, kept, parent)).map(|turn| turn.id);
+            if known.is_none() {
+                all.truncate(place);
+            }
+            let turn = Turn {
+                id: known.unwrap_or_else(|| self.next_id()),
+                speaker: kept.speaker,
+                text: kept.text.clone(),
+                stage: kept.stage(elsewhere),
+                usage: kept.usage.map(Usage::from),
+                parent,
+                aside: kept.aside,
+                view_begins: kept.view_begins,
+                grown: kept.grown.clone(),
+            };
+            match all.get_mut(place) {
+                Some(shown) if *shown != turn => {
+                    self.touch(Part::Turn(turn.id));
+                    *shown = turn;
                 }
-                None => {
-                    self.turns.truncate(turn_idx);
-                    self.push_turn(kept.speaker, kept.text.clone(), stage);
-                    if let Some(turn) = self.turns.last_mut() {
-                        turn.usage = usage;
-                    }
-                }
+                Some(_) => {}
+                None => all.push(turn),
             }
         }
-        self.turns.truncate(turns.len());
-        if self.turns.len() != n_before {
+        all.truncate(turns.len());
+        let after = order(&all);
+        self.arrange(all);
+        if after != before || self.view_start() != view_before {
             self.touch(Part::Turns);
+        }
+        if self.own != own {
+            self.own = own;
+            self.touch(Part::Preferences);
         }
         self.chat.title = Some(head.title);
         self.chat.created_ms = Some(head.created_ms);
@@ -173,13 +191,14 @@ impl State {
             return was_kept.then_some(Save::Remove(id));
         }
         let created_ms = *self.chat.created_ms.get_or_insert(now_ms);
-        let turns = self.turns.iter().map(KeptTurn::of).collect();
-        let chat = Chat::new(self.chat.title.clone(), created_ms, now_ms, turns);
+        let turns = KeptTurn::of_all(&self.all_turns());
+        let own = self.own.clone();
+        let chat = Chat { own, ..Chat::new(self.chat.title.clone(), created_ms, now_ms, turns) };
         if self.chat.title.is_none() {
             self.chat.title = Some(chat.head.title.clone());
             self.touch(Part::Chat);
         }
-        Some(Save::Write(id, chat))
+        Some(Save::Write(id, Box::new(chat)))
     }
 
     /// Whether chats are kept; a failure is said once, and again only after it went away.
@@ -199,6 +218,22 @@ impl State {
         chats.sort_by(|a, b| updated_ms(b).total_cmp(&updated_ms(a)));
         if self.chats != chats {
             self.chats = chats;
+            self.find_again();
+        }
+    }
+
+    /// The chat on screen is called so from now on.
+    pub(crate) fn rename_chat(&mut self, id: &str, title: String) {
+        if self.chat.id == id {
+            self.chat.title = Some(title);
+            self.touch(Part::Chat);
+        }
+    }
+
+    /// So many chats were taken in from files.
+    pub(crate) fn imported(&mut self, n_chats: u32) {
+        if n_chats > 0 {
+            self.imports = (self.imports.0 + 1, n_chats);
             self.touch(Part::Chats);
         }
     }
@@ -211,6 +246,7 @@ impl State {
 }
 
 /// Whether what is kept is that turn, maybe further on. A person's turn never changes.
-fn continues(turn: &Turn, kept: &KeptTurn) -> bool {
-    turn.speaker == kept.speaker && (turn.speaker == Speaker::Assistant || turn.text == kept.text)
+fn continues(turn: &Turn, kept: &KeptTurn, parent: Option<TurnId>) -> bool {
+    let is_same = turn.speaker == Speaker::Assistant || turn.text == kept.text;
+    is_same && turn.speaker == kept.speaker && turn.parent == parent
 }

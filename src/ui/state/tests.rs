@@ -3,42 +3,21 @@
 use super::*;
 use crate::{
     protocol::{
-        DeviceKind, FinishReason, GenerateOptions, IfFull, KvType, LoadOptions, ModelInfo, ModelSource,
-        ModelUse, Precision, Prompt, Request, RequestId, TokenLogprob, Usage,
+        FinishReason, GenerateOptions, IfFull, KvType, LoadOptions, ModelInfo, ModelSource, ModelUse, Prompt,
+        Request, RequestId, TokenLogprob, Usage,
     },
     ui::{catalogue::default_options, turn::Speaker},
 };
 
 mod bench;
 mod chats;
+mod context;
 mod lab;
 mod models;
+mod turns;
 
 fn info(name: &str) -> ModelInfo {
-    ModelInfo {
-        id: 1,
-        name: name.to_owned(),
-        architecture: "llama".to_owned(),
-        quantization: "Q4_1".into(),
-        license: None,
-        n_parameters: 135_000_000,
-        file_bytes: 98,
-        storage_note: None,
-        weight_bytes: 98,
-        context: 4096,
-        kv_tokens: 4096,
-        kv_bytes: 1,
-        kv_note: None,
-        device_name: "Test".to_owned(),
-        device_backend: "webgpu".into(),
-        device_kind: DeviceKind::Software,
-        device_note: None,
-        device_details: "kernels of workgroups".to_owned(),
-        precision: Precision::Exact,
-        n_layers: 30,
-        vocab_size: 49152,
-        has_chat_template: true,
-    }
+    ModelInfo::example(name)
 }
 
 fn url() -> ModelSource {

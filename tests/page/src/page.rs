@@ -221,7 +221,9 @@ impl Page {
         self.within(limit, &format!("an answer of {n_chars} characters"), || {
             let conversation = self.conversation()?;
             let after = conversation.split_once(question).map_or("", |(_, after)| after);
-            Ok((after.trim().chars().count() >= n_chars).then_some(()))
+            // What the page says of how far it is is no answer.
+            let words = after.lines().filter(|line| !line.starts_with("Reading ")).collect::<String>();
+            Ok((words.trim().chars().count() >= n_chars).then_some(()))
         })
     }
 

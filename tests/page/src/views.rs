@@ -51,6 +51,9 @@ pub fn visit(page: &Page, mut look: impl FnMut(&str) -> Result<(), String>) -> R
     page.press("Benchmark")?;
     look("benchmark")?;
     page.press("Benchmark")?;
+    page.press("Laboratory")?;
+    look("laboratory")?;
+    page.press("Laboratory")?;
     page.drop_file("photo.png", b"\x89PNG\r\n\x1a\n and no model")?;
     page.see_alert(LIMIT)?;
     look("notice")?;

@@ -108,7 +108,7 @@ mod tests {
     fn its_spans_follow_each_other() {
         let mut timeline = Timeline::begin(1000.0);
         assert_eq!(timeline.spans(), []);
-        timeline.note(&Event::Started { request: 1, prompt_tokens: vec![80] }, 1002.0);
+        timeline.note(&Event::Started { request: 1, prompt_tokens: vec![80], openings: vec![] }, 1002.0);
         for (event, ms) in [
             (read(64), 1050.0),
             (read(80), 1070.0),
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn a_long_queue_ends_where_work_is_seen() {
         let mut timeline = Timeline::begin(0.0);
-        timeline.note(&Event::Started { request: 1, prompt_tokens: vec![1] }, 1.0);
+        timeline.note(&Event::Started { request: 1, prompt_tokens: vec![1], openings: vec![] }, 1.0);
         timeline.note(&token(1), 5.0);
         let usage = Usage { queue_ms: 50.0, ..Usage::default() };
         let reason = FinishReason::Length;

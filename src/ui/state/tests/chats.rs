@@ -3,12 +3,12 @@
 use super::*;
 use crate::ui::chat::{Chat, ChatId, Head, Kept, KeptTurn, Listed, Unreadable};
 
-const NOW_MS: f64 = 1e12;
+pub(super) const NOW_MS: f64 = 1e12;
 
 /// What is to be written of the chat on screen.
-fn saved(state: &mut State) -> (ChatId, Chat) {
+pub(super) fn saved(state: &mut State) -> (ChatId, Chat) {
     match state.take_unsaved(NOW_MS) {
-        Some(Save::Write(id, chat)) => (id, chat),
+        Some(Save::Write(id, chat)) => (id, *chat),
         other => panic!("nothing is written: {other:?}"),
     }
 }
@@ -16,7 +16,7 @@ fn saved(state: &mut State) -> (ChatId, Chat) {
 /// A chat as another tab keeps it after so many of its turns' words came.
 fn kept_chat(turns: &[(Speaker, &str, Stage)]) -> Chat {
     let turn = |&(speaker, text, stage): &(Speaker, &str, Stage)| {
-        KeptTurn::of(&Turn { id: 0, speaker, text: text.to_owned(), stage, usage: None })
+        KeptTurn::of(&Turn::new(0, speaker, text.to_owned(), stage))
     };
     Chat::new(None, 1.0, 2.0, turns.iter().map(turn).collect())
 }
@@ -250,4 +250,34 @@ fn a_deleted_chat_is_remembered() {
     assert_eq!((&state.deleted, &state.changed), (&Some(deleted), &vec![Part::Chats]));
     state.remember_deleted(None);
     assert_eq!(state.deleted, None);
+}
+
+#[test]
+fn words_are_found_in_all_chats() {
+    let chat = |title: &str, updated_ms, text: &str| {
+        let turn = Turn::new(0, Speaker::User, text.to_owned(), DONE);
+        Chat::new(Some(title.to_owned()), 0.0, updated_ms, vec![KeptTurn::of(&turn)])
+    };
+    let (a, b) = (chat("Sky", 1.0, "Why is it blue?"), chat("Sea", 2.0, "Why is it salty?"));
+    let listed = |id: &str, chat: &Chat| Listed { id: id.to_owned(), head: Ok(chat.head.clone()) };
+    let damaged = Listed { id: "x".to_owned(), head: Err(Unreadable::Damaged) };
+    let mut state = ready();
+    state.list_chats(vec![listed("a", &a), listed("b", &b), damaged]);
+    let shown = |state: &State| state.shown_chats().into_iter().map(|chat| chat.id).collect::<Vec<_>>();
+    assert_eq!((shown(&state), state.unread()), (vec!["b".to_owned(), "a".into(), "x".into()], vec![]));
+
+    assert_eq!(state.look_for("blue"), ["b", "a"], "those must be read");
+    assert_eq!(shown(&state), [""; 0]);
+    state.learn(vec![("a".to_owned(), Some(a.clone())), ("b".to_owned(), None)]);
+    assert_eq!((shown(&state), state.unread()), (vec!["a".to_owned()], vec![]));
+    assert_eq!(state.excerpt("a").as_deref(), Some("Why is it blue?"));
+    state.look_for("sea");
+    assert_eq!(shown(&state), ["b"], "by its title");
+
+    // What is written meanwhile is read again.
+    let later = chat("Sea", 9.0, "It is green.");
+    state.list_chats(vec![listed("a", &a), listed("b", &later)]);
+    assert_eq!(state.unread(), ["b"]);
+    state.look_for(" ");
+    assert_eq!((shown(&state).len(), state.unread(), state.excerpt("a")), (2, vec![], None));
 }

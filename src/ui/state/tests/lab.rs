@@ -154,7 +154,7 @@ fn a_run_writes_by_itself_until_it_is_stopped() {
     let (ids, options) = generate(request);
     assert_eq!((ids, options.temperature, options.top_k, options.top_p), (vec![1, 2, 3], 0.5, 4, 0.9));
     assert!(state.lab.next.is_running() && !options.ignore_eos);
-    state.apply(Event::Started { request: id, prompt_tokens: vec![3] }, 201.0);
+    state.apply(Event::Started { request: id, prompt_tokens: vec![3], openings: vec![] }, 201.0);
     state.apply(likely(id, 30), 205.0);
     state.apply(likely(id, 31), 207.0);
     assert_eq!(texts_taken(&state), [30, 31]);

@@ -275,6 +275,7 @@ fn model() -> ModelInfo {
         n_layers: 5,
         vocab_size: 6,
         has_chat_template: true,
+        template_arguments: vec!["enable_thinking".into()],
     }
 }
 

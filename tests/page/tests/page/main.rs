@@ -13,6 +13,7 @@ mod files;
 mod firefox;
 mod folders;
 mod foreign;
+mod keeping;
 mod laboratory;
 mod layout;
 mod library;
