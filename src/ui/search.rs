@@ -115,7 +115,7 @@ mod tests {
         ] {
             assert_eq!(index.find(query, &list), found, "{query}");
         }
-        assert_eq!(index.excerpt("a", "is Because").as_deref(), Some("…he SKY blue? Because."));
+        assert_eq!(index.excerpt("a", "is Because").as_deref(), Some("…e SKY blue? Because."));
         assert_eq!(index.excerpt("a", "title"), None);
 
         let again = chat(3.0, "Other");
