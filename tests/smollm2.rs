@@ -385,11 +385,9 @@ fn an_answer_in_a_form_is_what_the_schema_describes() {
     let found = answers(&mut host, &[&prompt], &in_form).remove(0);
     assert_eq!(found.reason, Some(FinishReason::Stop), "{}", found.text);
     let value: Value = serde_json::from_str(&found.text).unwrap();
-    assert_eq!(
-        (value["city"].as_str(), value["country"].as_str()),
-        (Some("Paris"), Some("France")),
-        "{value}"
-    );
+    // The schema says nothing of capitals, and the model likes them.
+    let country = value["country"].as_str().unwrap();
+    assert!(value["city"] == "Paris" && country.eq_ignore_ascii_case("France"), "{value}");
     assert!(value["is_capital"].is_boolean() && value.as_object().unwrap().len() == 4, "{value}");
     let landmarks = array(&value["landmarks"]);
     assert!((1..=3).contains(&landmarks.len()), "{value}");

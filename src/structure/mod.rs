@@ -185,14 +185,14 @@ impl Constraint for Compiled {
     fn allowed(&mut self) -> Result<&[u32], Unmet> {
         let mask = match self.mask.take() {
             Some(mask) => mask,
-            None => self.matcher.compute_mask().map_err(|_| Unmet)?,
+            None => self.matcher.compute_mask().map_err(|_detail| Unmet)?,
         };
         Ok(self.mask.insert(mask).as_slice())
     }
 
     fn push(&mut self, token: u32) -> Result<(), Unmet> {
         self.mask = None;
-        self.matcher.consume_token(token).map_err(|_| Unmet)
+        self.matcher.consume_token(token).map_err(|_detail| Unmet)
     }
 
     fn is_complete(&self) -> bool {

@@ -89,11 +89,10 @@ impl Opened {
         let vocab_size = self.described.config().vocab_size;
         params.validate(vocab_size).map_err(|error| input(&error))?;
         if let Some(structure) = &sampling.structure {
-            drop(
-                FormStore::default()
-                    .compile(structure, tokenizer, vocab_size)
-                    .map_err(|error| input(&error))?,
-            );
+            FormStore::default()
+                .compile(structure, tokenizer, vocab_size)
+                .map(drop)
+                .map_err(|error| input(&error))?;
         }
         StopStrings::new(sampling.stop.clone(), sampling.include_stop_str_in_output)
             .map_err(|error| input(&error))?;
