@@ -7,8 +7,9 @@ import gzip
 import pathlib
 import sys
 
-# Megabytes (10⁶ bytes) after gzip -9.
-LIMITS = {"engine": 3.0, "app": 1.0}
+# Megabytes (10⁶ bytes) after gzip -9. The page is a chat with branches, a laboratory, a benchmark and a library: 1.07 when the last of
+# them came; the service worker keeps it, so that it is sent once a version.
+LIMITS = {"engine": 3.0, "app": 1.2}
 
 
 def main():
