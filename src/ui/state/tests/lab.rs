@@ -16,12 +16,13 @@ fn due(state: &mut State, now_ms: f64) -> Vec<Request> {
 }
 
 fn id_of(request: &Request) -> RequestId {
-    match request {
-        Request::Generate { request, .. }
-        | Request::Tokenize { request, .. }
-        | Request::Batch { request } => *request,
-        other => panic!("{other:?}"),
+    if let Request::Generate { request, .. }
+    | Request::Tokenize { request, .. }
+    | Request::Batch { request } = request
+    {
+        return *request;
     }
+    panic!("{request:?}")
 }
 
 /// The only request that is due, and its id.
