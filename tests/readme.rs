@@ -96,6 +96,7 @@ fn tokenizers_have_their_rows_and_tests() {
 fn files_and_sharing_have_their_tests() {
     check_tests(&rows("Files"));
     check_tests(&rows("Sharing"));
+    check_tests(&rows("The page"));
 }
 
 /// README's speeds are those of the bench's own JSON; `cargo xtask speed` writes them.

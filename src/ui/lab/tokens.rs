@@ -104,7 +104,6 @@ fn Chips() -> impl IntoView {
     };
     let chips = move || {
         let chip = |(place, token): (usize, &ReadToken)| {
-            let label = format!("{}, id {}", of_bytes(&token.bytes), token.id);
             view! {
                 <li>
                     <button
@@ -112,7 +111,6 @@ fn Chips() -> impl IntoView {
                         class="lab-chip"
                         class:even=place % 2 == 0
                         id=chip_id(place)
-                        aria-label=label
                         aria-pressed=move || if at.get() == place { "true" } else { "false" }
                         tabindex=move || if at.get() == place { "0" } else { "-1" }
                         on:mouseenter=move |_| picked.set(place)
@@ -120,6 +118,7 @@ fn Chips() -> impl IntoView {
                         on:click=move |_| picked.set(place)
                     >
                         <span class="lab-piece">{of_bytes(&token.bytes)}</span>
+                        <span class="visually-hidden">", id "</span>
                         <span class="lab-id">{token.id}</span>
                     </button>
                 </li>

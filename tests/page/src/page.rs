@@ -186,7 +186,7 @@ impl Page {
 
     /// What stands in the text box "Message".
     pub fn message(&self) -> Result<String, String> {
-        let script = "return document.querySelector('textarea').value";
+        let script = "return document.querySelector('#message').value";
         Ok(self.session().run(script, json!([]))?.as_str().unwrap_or_default().to_string())
     }
 

@@ -18,7 +18,7 @@ const ANSWER: &str = "
     const state = window.reloaded = {};
     const ask = request => window.wasmBindings.request(JSON.stringify(request)).then(JSON.parse);
     (async () => {
-        while (!window.wasmBindings?.request || !document.querySelector('textarea')) {
+        while (!window.wasmBindings?.request || !document.querySelector('#message')) {
             await new Promise(resolve => setTimeout(resolve, 5));
         }
         state.page_ms = performance.now();

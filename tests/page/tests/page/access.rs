@@ -141,7 +141,9 @@ const AT: &str = "
 /// The controls that are shown and were not reached. Of buttons that choose one of several, one is enough.
 const MISSED: &str = "
     const controls = document.querySelectorAll('button, a[href], input, select, textarea, summary, [tabindex=\"0\"]');
-    const isShown = (e) => !e.disabled && e.checkVisibility() && e.tabIndex >= 0;
+    // Of a group of radio buttons Tab reaches the chosen one, and arrows the others.
+    const isLeft = (e) => e.type === 'radio' && !e.checked && document.querySelector(`input[name=\"${e.name}\"]:checked`);
+    const isShown = (e) => !e.disabled && e.checkVisibility() && e.tabIndex >= 0 && !isLeft(e);
     return [...controls].filter((e) => isShown(e) && !reached.includes(e)).map((e) => e.outerHTML.slice(0, 120));";
 
 /// Watches the conversation: growth of what is not marked as busy is read out token by token.
