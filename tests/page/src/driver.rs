@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// A driver names its port within this.
 const START: Duration = Duration::from_secs(60);
+/// How often it is started where it finds no port.
+const MOST_STARTS: usize = 3;
 /// Lines that are kept of what it and its browser say.
 const MOST_LINES: usize = 1000;
 
@@ -96,8 +98,18 @@ pub(crate) struct Driver {
 type Said = Arc<Mutex<VecDeque<String>>>;
 
 impl Driver {
-    /// Starts it on a free port.
+    /// Starts it on a free port. Chromium's takes one for IPv6 and then may find that of IPv4 taken: it is started again.
     pub(crate) fn start(browser: &Browser<'_>) -> Result<Self, String> {
+        let mut started = Self::try_to_start(browser);
+        for _ in 1..MOST_STARTS {
+            if started.is_err() {
+                started = Self::try_to_start(browser);
+            }
+        }
+        started
+    }
+
+    fn try_to_start(browser: &Browser<'_>) -> Result<Self, String> {
         std::fs::create_dir_all(browser.profile)
             .map_err(|error| format!("cannot make {}: {error}", browser.profile.display()))?;
         let cannot_start = |error| format!("cannot start {}: {error}", browser.driver.display());

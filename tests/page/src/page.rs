@@ -212,7 +212,8 @@ impl Page {
     /// Waits until the conversation contains a text.
     pub fn see(&self, text: &str, limit: Duration) -> Result<(), String> {
         self.within(limit, &format!("{text:?} in the conversation"), || {
-            Ok(self.conversation()?.contains(text).then_some(()))
+            // A page that is being opened has none yet.
+            Ok(self.conversation().is_ok_and(|shown| shown.contains(text)).then_some(()))
         })
     }
 
