@@ -44,13 +44,18 @@ addEventListener("fetch", (event) => {
   if (name === null) return;
   // Anew, so that it has the address it was asked for by, which the engine's worker reads its options from.
   const kept = async () => {
-    const response = await (await caches.open(cacheName)).match(new URL(name, base));
+    // Where the cache cannot be had, the host may.
+    const cache = await caches.open(cacheName).catch(() => null);
+    const response = await cache?.match(new URL(name, base)).catch(() => undefined);
     return response && new Response(response.body, response);
   };
   const fromHost = async () => {
     try {
       const response = await fetch(event.request);
-      if (response.ok) await (await caches.open(cacheName)).put(new URL(name, base), response.clone());
+      const copy = response.clone();
+      const keep = async () => (await caches.open(cacheName)).put(new URL(name, base), copy);
+      // A full storage is no fault of the host.
+      if (response.ok) await keep().catch(() => {});
       return response;
     } catch (error) {
       const response = await kept();
@@ -62,14 +67,13 @@ addEventListener("fetch", (event) => {
   event.respondWith(answer());
 });
 
-// Asked by a tab that starts: this worker waits, and may take the other's place if that tab is the only one.
+// Asked by a tab that starts: this worker waits, and may take the other's place if that tab is the only one, and still waits
+// for it.
 addEventListener("message", (event) => {
-  if (event.data !== "take over") return;
-  const takeOver = async () => {
+  const answer = async () => {
     const windows = await clients.matchAll({ type: "window", includeUncontrolled: true });
-    const isOnly = windows.filter(({ url }) => url.startsWith(base.href)).length === 1;
-    if (isOnly) await skipWaiting();
-    event.ports[0]?.postMessage(isOnly);
+    event.ports[0]?.postMessage(windows.filter(({ url }) => url.startsWith(base.href)).length === 1);
   };
-  event.waitUntil(takeOver());
+  if (event.data === "may you take over?") event.waitUntil(answer());
+  if (event.data === "take over") event.waitUntil(skipWaiting());
 });

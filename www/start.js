@@ -7,23 +7,29 @@ const named = (name) => document.querySelector(`meta[name="${name}"]`);
 const ANSWER_MS = 2000;
 const container = navigator.serviceWorker;
 
-// The worker says whether it took over: it does so only for the one tab there is, since tabs that run must not meet files of
-// another version.
-const takesOver = (worker) =>
+const within = (ms, promise) => Promise.race([promise, new Promise((resolve) => setTimeout(resolve, ms, false))]);
+
+// The worker says whether it may take over: only for the one tab there is, since tabs that run must not meet files of
+// another version. It does so once it is told to, so that one that answers too late does nothing.
+const mayTakeOver = (worker) =>
   new Promise((resolve) => {
     const { port1, port2 } = new MessageChannel();
     port1.onmessage = ({ data }) => resolve(data === true);
-    setTimeout(() => resolve(false), ANSWER_MS);
-    worker.postMessage("take over", [port2]);
+    worker.postMessage("may you take over?", [port2]);
   });
 
 const takeNewVersion = async () => {
   if (!container?.controller) return;
   const waiting = (await container.getRegistration())?.waiting;
   if (!waiting) return;
+  if ((await within(ANSWER_MS, mayTakeOver(waiting))) !== true) return;
   const changed = new Promise((resolve) => container.addEventListener("controllerchange", resolve, { once: true }));
-  if (!(await takesOver(waiting))) return;
-  await changed;
+  waiting.postMessage("take over");
+  if ((await within(5 * ANSWER_MS, changed)) === false) {
+    // It takes long: the older version starts, and gives way once the new one takes its files away.
+    changed.then(() => location.reload());
+    return;
+  }
   location.reload();
   // Nothing of the older version starts meanwhile.
   await new Promise(() => {});

@@ -74,6 +74,8 @@ pub struct Client {
     link: RefCell<Option<Link>>,
     way: Cell<Way>,
     channel_name: RefCell<String>,
+    /// The browser refuses locks, with all that is kept.
+    refuses_storage: Cell<bool>,
     leader: RefCell<Option<Rc<Leader>>>,
     /// How often this tab stood for election; only the last time counts.
     candidacy: Cell<u32>,
@@ -99,6 +101,7 @@ impl Client {
             link: RefCell::new(None),
             way: Cell::new(if shared::exists() { Way::Shared } else { Way::Tabs }),
             channel_name: RefCell::new(tabs::channel_name()),
+            refuses_storage: Cell::new(false),
             leader: RefCell::new(None),
             candidacy: Cell::new(0),
             attempt: Cell::new(0),
@@ -199,7 +202,8 @@ impl Client {
         spawn_local(async move {
             let is_led = locks::is_taken(&place::name("leader")).await;
             let lock = locks::hold(&place::random_name("tab")).await;
-            if matches!(lock, Claim::Unavailable) {
+            client.refuses_storage.set(locks::exist() && matches!(lock, Claim::Unavailable));
+            if client.refuses_storage.get() {
                 // A browser may have locks and refuse them, with all that is kept: then there is no election either.
                 let is_shared = *client.channel_name.borrow() == place::name("tabs");
                 is_shared.then(|| client.channel_name.replace(place::random_name("tab")));
@@ -304,7 +308,9 @@ impl Client {
                 }
             }
             // Where a page may keep nothing, a browser starts no shared worker, and says so by an error without words.
-            Heard::Broken(_) if self.way.get() != Way::Tabs && !self.is_open() => {
+            Heard::Broken(_)
+                if self.refuses_storage.get() && self.way.get() != Way::Tabs && !self.is_open() =>
+            {
                 self.link.replace(None);
                 self.way.set(Way::Tabs);
                 self.connect(OPEN_MS);

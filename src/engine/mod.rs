@@ -281,7 +281,10 @@ impl Engine {
         self.check(&request)?;
         if let Some(constraint) = &mut constraint {
             for (index, &token) in request.generated.iter().enumerate() {
-                constraint.push(token).map_err(|Unmet| AddError::GeneratedUnmet { index })?;
+                // As when they were generated: what a constraint may spend is its own for each token.
+                let unmet = |Unmet| AddError::GeneratedUnmet { index };
+                constraint.allowed().map_err(unmet)?;
+                constraint.push(token).map_err(unmet)?;
             }
         }
         let waiting = self.scheduler.n_waiting(request.client);

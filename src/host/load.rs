@@ -408,6 +408,7 @@ impl<S: Source> Described<S> {
             }
         };
         write_weights(&self.files, &self.plan, &mut model, &mut progress).await?;
+        self.files.finish().await.map_err(ReadError::Store)?;
         let config = engine_config(model.plan(), model.capacity(), model.cache_blocks(), model.samples());
         let context = config.context;
         let kv_note = (context < self.context).then(|| {

@@ -77,6 +77,14 @@ impl<S: Source> ModelFiles<S> {
         files.into_iter().map(|file| self.sources[file].len_bytes()).sum()
     }
 
+    /// Reads what is missing where only whole files tell whether they are those that were promised.
+    pub async fn finish(&self) -> Result<(), StoreError> {
+        for source in &self.sources {
+            source.finish().await?;
+        }
+        Ok(())
+    }
+
     /// What a person should know of how they are read.
     pub fn note(&self) -> Option<String> {
         self.sources.iter().find_map(Source::note)

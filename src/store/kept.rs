@@ -6,11 +6,10 @@
 //! refuses costs the keeping, never the reading.
 
 use std::cell::RefCell;
-use std::future::{Future, ready};
+use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 
 use super::manifest::{Hash, MAX_LEN_BYTES, Manifest};
 use super::whole::{Whole, hex};
@@ -62,7 +61,13 @@ pub trait Origin {
 
     /// The server's name for the version of it that was opened, if it has one.
     fn version(source: &Self::Source) -> Option<&str>;
+
+    /// Begins to read, and goes on whether or not anybody waits for it. Dropped, it is given up.
+    fn begin_to_read(source: Rc<Self::Source>, offset_bytes: u64, len: usize) -> Coming;
 }
+
+/// Bytes that were asked for.
+pub type Coming = Pin<Box<dyn Future<Output = Result<Vec<u8>, StoreError>>>>;
 
 /// A file that is kept. A copy is the same file.
 pub struct Kept<O: Origin, S> {
@@ -82,6 +87,8 @@ struct State<N> {
     opened: Option<Rc<N>>,
     /// The part that was read last, until its end was read.
     last: Option<(usize, Rc<Vec<u8>>)>,
+    /// The part that was fetched last.
+    fetched: Option<usize>,
     /// The part that is on its way, so that the line is busy while the one before is used.
     ahead: Option<(usize, Coming)>,
     /// What was read so far of a file whose hash is yet to be compared.
@@ -90,9 +97,6 @@ struct State<N> {
     refusal: Option<String>,
     fetched_bytes: u64,
 }
-
-/// Bytes that were asked for.
-type Coming = Pin<Box<dyn Future<Output = Result<Vec<u8>, StoreError>>>>;
 
 impl<O: Origin, S> Clone for Kept<O, S> {
     fn clone(&self) -> Self {
@@ -157,6 +161,7 @@ impl<O: Origin, S: Shelf> Kept<O, S> {
             manifest,
             opened: opened.map(Rc::new),
             last: None,
+            fetched: None,
             ahead: None,
             whole: promised.map(Whole::new),
             refusal,
@@ -202,7 +207,7 @@ impl<O: Origin, S: Shelf> File<O, S> {
             Some(bytes) => bytes,
             None => {
                 let bytes = self.fetch(part).await?;
-                self.look_ahead(part + 1);
+                self.look_ahead(part);
                 self.keep(part, &bytes).await;
                 bytes
             }
@@ -263,18 +268,19 @@ impl<O: Origin, S: Shelf> File<O, S> {
         self.state.borrow_mut().fetched_bytes += bytes.len() as u64;
     }
 
-    /// Asks the server, if it was found to have the same file, for a part that is missing, and waits for nothing.
-    fn look_ahead(&self, part: usize) {
+    /// Once two parts were fetched one after the other, asks the server for the one behind them, if it is missing, and waits
+    /// for nothing. Not before: of many files the beginnings are read first, and a server gives few answers at once.
+    fn look_ahead(&self, fetched: usize) {
         let mut state = self.state.borrow_mut();
+        let before = state.fetched.replace(fetched);
+        let part = fetched + 1;
+        if before.is_none_or(|before| before + 1 != fetched) {
+            return;
+        }
         let is_missing = part < state.manifest.n_parts() && state.manifest.hash(part).is_none();
         let Some(source) = state.opened.clone().filter(|_| is_missing) else { return };
         let range = state.manifest.range(part);
-        let mut coming: Coming =
-            Box::pin(async move { source.read(range.start, (range.end - range.start) as usize).await });
-        // It is asked for when it is polled first; whoever wants the part polls it next.
-        if let Poll::Ready(come) = coming.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            coming = Box::pin(ready(come));
-        }
+        let coming = O::begin_to_read(source, range.start, (range.end - range.start) as usize);
         state.ahead = Some((part, coming));
     }
 
@@ -343,6 +349,17 @@ impl<O: Origin, S: Shelf> Source for Kept<O, S> {
 
     fn note(&self) -> Option<String> {
         self.refusal().map(|why| format!("{} is not kept in this browser: {why}", base_name(self.name())))
+    }
+
+    async fn finish(&self) -> Result<(), StoreError> {
+        let n_parts = self.file.state.borrow().manifest.n_parts();
+        loop {
+            let next = self.file.state.borrow().whole.as_ref().map(Whole::n_parts);
+            match next.filter(|part| *part < n_parts) {
+                Some(part) => drop(self.file.part(part).await?),
+                None => return Ok(()),
+            }
+        }
     }
 
     async fn read(&self, offset_bytes: u64, len: usize) -> Result<Vec<u8>, StoreError> {

@@ -3,12 +3,17 @@
 //!
 //! Invariant: a list names all files of its model, so that a model whose files are complete is opened without a server.
 
+use std::pin::pin;
+use std::rc::Rc;
+
+use futures_channel::oneshot;
+use futures_util::future::{Either, select};
 use serde::{Deserialize, Serialize};
 use wasm_bindgen::prelude::*;
-use wasm_bindgen_futures::JsFuture;
+use wasm_bindgen_futures::{JsFuture, spawn_local};
 
 pub use self::listing::{About, StoredModel, describe, parts, remove, stored};
-use super::kept::{Kept, Origin, Shelf};
+use super::kept::{Coming, Kept, Origin, Shelf};
 use super::manifest::Hash;
 use super::opfs::{Folder, free_bytes, sha_256};
 use super::web::WebSource;
@@ -34,8 +39,8 @@ const LIST: &str = "model.json";
 const ABOUT: &str = "about.json";
 /// A file's manifest.
 const MANIFEST: &str = "manifest.json";
-/// So much of the browser's room is left to others: chats, and manifests.
-const SPARE_BYTES: u64 = 4 << 20;
+/// So much of the browser's room is left to others: chats, and two versions of the page's own files.
+const SPARE_BYTES: u64 = 32 << 20;
 /// The form of the list. Another is not read: the model is fetched again.
 const FORM: u32 = 1;
 
@@ -45,12 +50,7 @@ pub enum ModelFile {
     /// One that is kept.
     Kept(Kept<Url, Shelved>),
     /// One that is read where it is.
-    Plain {
-        /// It.
-        file: WebSource,
-        /// Why it is not kept, where others are.
-        why: Option<String>,
-    },
+    Plain(WebSource),
 }
 
 /// The files of a model.
@@ -60,6 +60,9 @@ struct List {
     url: String,
     /// Their URLs, as they are asked for.
     files: Vec<String>,
+    /// The hash that the file which the URL names was promised to have, whoever asks for it next.
+    #[serde(default)]
+    sha_256: Option<Hash>,
 }
 
 impl List {
@@ -99,19 +102,42 @@ impl Origin for Url {
     fn version(source: &WebSource) -> Option<&str> {
         source.version()
     }
+
+    fn begin_to_read(source: Rc<WebSource>, offset_bytes: u64, len: usize) -> Coming {
+        let (mut sender, receiver) = oneshot::channel();
+        let name = source.name().to_owned();
+        spawn_local(async move {
+            let read = pin!(source.read(offset_bytes, len));
+            let given_up = sender.cancellation();
+            if let Either::Left((read, _)) = select(read, given_up).await {
+                // Whoever is gone misses nothing.
+                let _ = sender.send(read);
+            }
+        });
+        let broken_off = StoreError::Interrupted { name, problem: "it was broken off".to_owned() };
+        Box::pin(async move { receiver.await.unwrap_or(Err(broken_off)) })
+    }
 }
 
-/// A file's folder in its model's.
+/// Where a file's parts lie.
 #[derive(Debug, Clone)]
-pub struct Shelved {
-    model: Folder,
-    name: String,
-    folder: Folder,
+pub enum Shelved {
+    /// In a folder of its model's.
+    In {
+        /// The model's.
+        model: Folder,
+        /// The file's name there.
+        name: String,
+        /// The file's.
+        folder: Folder,
+    },
+    /// Nowhere: it is only held against what is promised of it.
+    Nowhere,
 }
 
 impl Shelf for Shelved {
     async fn manifest(&self) -> Option<String> {
-        self.folder.read_text(MANIFEST).await
+        self.existing()?.read_text(MANIFEST).await
     }
 
     async fn keep_manifest(&self, text: &str) -> Result<(), String> {
@@ -119,7 +145,7 @@ impl Shelf for Shelved {
     }
 
     async fn part(&self, part: usize) -> Option<Vec<u8>> {
-        self.folder.read(&name_of(part)).await
+        self.existing()?.read(&name_of(part)).await
     }
 
     async fn keep_part(&self, part: usize, bytes: &[u8]) -> Result<(), String> {
@@ -127,8 +153,10 @@ impl Shelf for Shelved {
     }
 
     async fn clear(&self) {
-        // What stays is of another version, and is told by its manifest.
-        let _ = self.model.remove(&self.name).await;
+        if let Self::In { model, name, .. } = self {
+            // What stays is of another version, and is told by its manifest.
+            let _ = model.remove(name).await;
+        }
     }
 
     async fn hash(&self, bytes: &[u8]) -> Result<Hash, String> {
@@ -143,9 +171,19 @@ impl Shelf for Shelved {
 }
 
 impl Shelved {
+    fn existing(&self) -> Option<&Folder> {
+        match self {
+            Self::In { folder, .. } => Some(folder),
+            Self::Nowhere => None,
+        }
+    }
+
     /// The folder, also where it was taken away meanwhile.
     async fn folder(&self) -> Result<Folder, String> {
-        self.model.folder(&self.name).await
+        match self {
+            Self::In { model, name, .. } => model.folder(name).await,
+            Self::Nowhere => Err("nothing of it is".to_owned()),
+        }
     }
 }
 
@@ -161,28 +199,35 @@ impl Source for ModelFile {
     fn name(&self) -> &str {
         match self {
             Self::Kept(file) => file.name(),
-            Self::Plain { file, .. } => file.name(),
+            Self::Plain(file) => file.name(),
         }
     }
 
     fn len_bytes(&self) -> u64 {
         match self {
             Self::Kept(file) => file.len_bytes(),
-            Self::Plain { file, .. } => file.len_bytes(),
+            Self::Plain(file) => file.len_bytes(),
         }
     }
 
     fn note(&self) -> Option<String> {
         match self {
             Self::Kept(file) => file.note(),
-            Self::Plain { why, .. } => why.clone(),
+            Self::Plain(_) => None,
+        }
+    }
+
+    async fn finish(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Kept(file) => file.finish().await,
+            Self::Plain(_) => Ok(()),
         }
     }
 
     async fn read(&self, offset_bytes: u64, len: usize) -> Result<Vec<u8>, StoreError> {
         match self {
             Self::Kept(file) => file.read(offset_bytes, len).await,
-            Self::Plain { file, .. } => file.read(offset_bytes, len).await,
+            Self::Plain(file) => file.read(offset_bytes, len).await,
         }
     }
 }
@@ -194,10 +239,13 @@ pub async fn open(url: &str) -> Result<Vec<ModelFile>, OpenError> {
         OpenError::Store(StoreError::Unreadable { name: without_hash(url).to_owned(), problem })
     })?;
     let promised = Promise { url, hash: promised };
-    let Some(whole) = whole_url(url) else { return plain(WebSource::model_files(url).await?, None) };
+    let unkept = async |why: &str| {
+        let found = WebSource::model_files(url).await?;
+        unkept(found, &promised, why).await
+    };
+    let Some(whole) = whole_url(url) else { return unkept("its address is not on a server").await };
     let Ok(models) = Folder::at_root(MODELS).await else {
-        let why = format!("{} is not kept: this browser lets the page keep nothing", base_name(url));
-        return plain(WebSource::model_files(url).await?, Some(why));
+        return unkept("the page may keep nothing there").await;
     };
     let folder_name = folder_of(&whole);
     let known = match models.existing(&folder_name).await {
@@ -207,6 +255,8 @@ pub async fn open(url: &str) -> Result<Vec<ModelFile>, OpenError> {
         None => None,
     };
     let known = known.filter(|(_, list)| list.url == whole);
+    let before = known.as_ref().and_then(|(_, list)| list.sha_256);
+    let promised = Promise { hash: promised.hash.or(before), ..promised };
     if let Some((folder, list)) = &known
         && let Some(files) =
             shelved(folder, list, &promised, async |url, shelf| Kept::open_complete(url, shelf).await).await
@@ -224,9 +274,10 @@ pub async fn open(url: &str) -> Result<Vec<ModelFile>, OpenError> {
         (Err(error), _) => return Err(error),
     };
     let names: Vec<String> = found.iter().map(|file| file.name().to_owned()).collect();
+    let addresses = |names: &[String]| names.iter().map(|name| whole_url(name)).collect::<Vec<_>>();
     let known = match known {
         // Its files have other numbers now.
-        Some((_, list)) if list.files != names => {
+        Some((_, list)) if addresses(&list.files) != addresses(&names) => {
             let _ = models.remove(&folder_name).await;
             None
         }
@@ -237,20 +288,18 @@ pub async fn open(url: &str) -> Result<Vec<ModelFile>, OpenError> {
         None => 0,
     };
     let len_bytes = found.iter().map(Source::len_bytes).sum::<u64>();
-    let too_little = no_room(base_name(url), len_bytes.saturating_sub(kept_bytes), free_bytes().await);
-    if too_little.is_some() && known.is_none() {
-        return plain(found, too_little);
+    let too_little = no_room(len_bytes.saturating_sub(kept_bytes), free_bytes().await);
+    if let (Some(why), None) = (&too_little, &known) {
+        return self::unkept(found, &promised, why).await;
     }
-    let list = List { form: FORM, url: whole, files: names };
-    let unwritten =
-        |problem: String| Some(format!("{} is not kept in this browser: {problem}", base_name(url)));
+    let list = List { form: FORM, url: whole, files: names, sha_256: promised.hash };
     let folder = match models.folder(&folder_name).await {
         Ok(folder) => folder,
-        Err(problem) => return plain(found, unwritten(problem)),
+        Err(problem) => return self::unkept(found, &promised, &problem).await,
     };
     let text = serde_json::to_string(&list).expect("texts");
     if let Err(problem) = folder.write(LIST, text.as_bytes()).await {
-        return plain(found, unwritten(problem));
+        return self::unkept(found, &promised, &problem).await;
     }
     let mut opened = Vec::with_capacity(found.len());
     for (n, file) in found.into_iter().enumerate() {
@@ -262,8 +311,26 @@ pub async fn open(url: &str) -> Result<Vec<ModelFile>, OpenError> {
                 }
                 ModelFile::Kept(kept)
             }
-            None => ModelFile::Plain { file, why: None },
+            None => ModelFile::Plain(file),
         });
+    }
+    Ok(opened)
+}
+
+/// Files that are kept nowhere, for a reason, and are what is promised of them all the same.
+async fn unkept(
+    files: Vec<WebSource>,
+    promised: &Promise<'_>,
+    why: &str,
+) -> Result<Vec<ModelFile>, OpenError> {
+    let mut opened = Vec::with_capacity(files.len());
+    for file in files {
+        let name = file.name().to_owned();
+        let whole = whole_url(&name).unwrap_or_else(|| name.clone());
+        let url = Url { sha_256: promised.of(&name), name, whole };
+        let kept = Kept::open(url, Shelved::Nowhere, file).await?;
+        kept.keep_no_more(why.to_owned());
+        opened.push(ModelFile::Kept(kept));
     }
     Ok(opened)
 }
@@ -277,17 +344,18 @@ struct Promise<'a> {
 impl Promise<'_> {
     /// The same for the file of that name, which may be another one of the model's.
     fn of(&self, name: &str) -> Option<Hash> {
-        self.hash.filter(|_| name == self.url)
+        let is_it = name == self.url || whole_url(name).is_some_and(|name| whole_url(self.url) == Some(name));
+        self.hash.filter(|_| is_it)
     }
 }
 
 /// Why what is missing of a model does not fit into what the browser has free, if it does not. Where it tells nothing, it
 /// is tried.
-fn no_room(name: &str, missing_bytes: u64, free_bytes: Option<u64>) -> Option<String> {
+fn no_room(missing_bytes: u64, free_bytes: Option<u64>) -> Option<String> {
     let free_bytes = free_bytes.filter(|free| *free < missing_bytes.saturating_add(SPARE_BYTES))?;
     let mb = |bytes: u64| bytes.div_ceil(1_000_000);
     Some(format!(
-        "{name} is fetched but not kept: it needs {} MB of this browser's storage, which has room for {} MB; to keep it, delete another model and load it again",
+        "it needs {} MB of its storage, which has room for {} MB; to keep it, delete another model and load it again",
         mb(missing_bytes),
         mb(free_bytes)
     ))
@@ -313,12 +381,8 @@ async fn shelf_of(model: &Folder, n: usize, name: &str, promised: &Promise<'_>) 
     let whole = whole_url(name)?;
     let folder_name = folder_of_file(n);
     let folder = model.folder(&folder_name).await.ok()?;
-    let shelf = Shelved { model: model.clone(), name: folder_name, folder };
+    let shelf = Shelved::In { model: model.clone(), name: folder_name, folder };
     Some((Url { name: name.to_owned(), whole, sha_256: promised.of(name) }, shelf))
-}
-
-fn plain(files: Vec<WebSource>, why: Option<String>) -> Result<Vec<ModelFile>, OpenError> {
-    Ok(files.into_iter().map(|file| ModelFile::Plain { file, why: why.clone() }).collect())
 }
 
 /// The whole address of a URL that is on a server, without the hash behind it.

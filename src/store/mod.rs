@@ -33,6 +33,11 @@ pub trait Source {
         None
     }
 
+    /// Reads what nobody asked for yet, where only the whole tells whether it is the file that was promised.
+    fn finish(&self) -> impl Future<Output = Result<(), StoreError>> {
+        std::future::ready(Ok(()))
+    }
+
     /// Exactly `len` bytes from `offset_bytes` on. The caller bounds `len` by what memory holds.
     fn read(&self, offset_bytes: u64, len: usize) -> impl Future<Output = Result<Vec<u8>, StoreError>>;
 }

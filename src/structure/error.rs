@@ -36,6 +36,17 @@ pub enum StructureError {
         /// Levels found.
         depth: usize,
     },
+    /// Names that lead too deep.
+    #[error(
+        "{what} leads {depth} levels deep where its names are followed, but {} are allowed; let fewer of its parts name each other in a row",
+        super::MAX_CHAIN
+    )]
+    ChainTooLong {
+        /// Schema or grammar.
+        what: &'static str,
+        /// Levels found.
+        depth: usize,
+    },
     /// Not JSON.
     #[error("the JSON Schema is no JSON: {detail}")]
     NoJson {

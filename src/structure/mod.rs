@@ -3,6 +3,7 @@
 //! Invariant: what is compiled here bounds itself. No form, however large, nested or ambiguous, takes more than some fuel to
 //! compile or for a token; one that cannot be met is refused with a sentence, at once where that shows at once.
 
+mod chain;
 mod error;
 mod locate;
 mod words;
@@ -24,6 +25,8 @@ pub use error::StructureError;
 pub const MAX_BYTES: usize = 64 << 10;
 /// How deep a schema or grammar may nest: each level is a call within a call, and wasm's stack is short.
 pub const MAX_DEPTH: usize = 48;
+/// How deep it may nest where its names are followed, which are calls within calls too.
+pub const MAX_CHAIN: usize = 128;
 /// Between the parts of JSON there is at most a space or a new line, indented: without an end a model that has lost its way
 /// would write spaces for ever.
 const WHITESPACE: &str = r" |\n {0,32}|\n\t{0,16}";
@@ -97,6 +100,7 @@ impl Forms {
             Form::Json => self.begin(what, schema_grammar(json!({ "type": "object" }))),
             Form::JsonSchema(text) => {
                 let schema = read_schema(text)?;
+                check_chain(what, chain::of_schema(&schema))?;
                 self.begin(what, schema_grammar(schema.clone())).map_err(|error| match error {
                     StructureError::Refused { what, verb, detail, .. } => {
                         let place = locate::fault(&schema, |part| self.has_fault(part, &detail));
@@ -105,7 +109,10 @@ impl Forms {
                     other => other,
                 })
             }
-            Form::Grammar(text) => self.begin(what, TopLevelGrammar::from_lark(text.to_owned())),
+            Form::Grammar(text) => {
+                check_chain(what, chain::of_grammar(text))?;
+                self.begin(what, TopLevelGrammar::from_lark(text.to_owned()))
+            }
         }
     }
 
@@ -138,6 +145,11 @@ impl Forms {
         let outcome = init.validate(Some(self.factory.tok_env().clone()), limits());
         outcome.into_error().is_some_and(|message| error::cleaned(&message).ends_with(reason))
     }
+}
+
+/// Refuses names that lead deeper than the stack goes.
+fn check_chain(what: &'static str, depth: usize) -> Result<(), StructureError> {
+    if depth > MAX_CHAIN { Err(StructureError::ChainTooLong { what, depth }) } else { Ok(()) }
 }
 
 /// A schema as JSON.

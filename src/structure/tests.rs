@@ -117,8 +117,16 @@ fn whatever_is_asked_for_comes_to_an_end() {
     let half = MAX_DEPTH / 2 - 1;
     let deep = r#"{"type": "object", "required": ["a"], "properties": {"a": "#.repeat(half);
     let within = "{\"allOf\": [".repeat(half) + r#"{"type": "null"}"# + &"]}".repeat(half);
+    let few_parentheses = "(".repeat(20) + "\"a\"" + &")*".repeat(20);
     let parentheses = "(".repeat(MAX_DEPTH) + "\"a\"" + &")*".repeat(MAX_DEPTH);
-    let schemas: [(&str, &[&str]); 11] = [
+    let rules: String = (0..4000).map(|i| format!("a{i}: a{}\n", i + 1)).collect();
+    let links: Vec<String> =
+        (0..1500).map(|i| format!("\"d{i}\": {{\"$ref\": \"#/$defs/d{}\"}}", i + 1)).collect();
+    let schemas: [(&str, &[&str]); 12] = [
+        (
+            &format!("{{\"$ref\": \"#/$defs/d0\", \"$defs\": {{{}, \"d1500\": {{}}}}}}", links.join(",")),
+            &["refused"],
+        ),
         (&wide(300, false), &["cut", "complete"]),
         (&wide(300, true), &["cut", "complete"]),
         (&wide(1000, true), &["refused"]),
@@ -131,11 +139,14 @@ fn whatever_is_asked_for_comes_to_an_end() {
         (r#"{"type": "string", "pattern": "^(a|b)*a(a|b){400}$"}"#, &["cut"]),
         (r#"{"type": "string", "pattern": "(.*a.{30}|.*b.{31}|.*c.{29})*$"}"#, &["unmet", "cut", "complete"]),
     ];
-    let grammars: [(&str, &[&str]); 5] = [
+    let grammars: [(&str, &[&str]); 7] = [
+        (&format!("start: a0\n{rules}a4000: \"x\"\n"), &["refused"]),
         ("start: a\na: a a | \"x\" | \"\"\n", &["complete", "cut"]),
         ("start: a\na: a a a | a a | \"a\" | \"b\" | \"e\" | b\nb: b b | a\n", &["complete", "unmet"]),
         ("start: (((\"a\"{1,1000}){1,1000}){1,1000}){1,1000}\n", &["complete", "cut"]),
-        (&format!("start: {parentheses}\n"), &["complete", "cut"]),
+        // The parser's own bound.
+        (&format!("start: {parentheses}\n"), &["refused"]),
+        (&format!("start: {few_parentheses}\n"), &["complete", "cut"]),
         (
             &format!("start: /{}/\n", "(a|".repeat(40) + "b" + &")*".repeat(40)),
             &["complete", "cut", "refused"],

@@ -83,7 +83,7 @@ impl Program {
     /// The files of the model at a URL, which are kept nowhere: whose storage it would be, the program decides.
     pub(super) async fn files_at(&self, url: &str) -> Result<Vec<ModelFile>, OpenError> {
         let files = WebSource::model_files_by(&self.fetch, url).await?;
-        Ok(files.into_iter().map(|file| ModelFile::Plain { file, why: None }).collect())
+        Ok(files.into_iter().map(ModelFile::Plain).collect())
     }
 
     pub(super) fn tell(&self, event: &[u8]) {

@@ -49,7 +49,7 @@ impl Place for WebPlace {
                     let blob = attachments.get(index).and_then(|value| value.dyn_ref::<web_sys::Blob>());
                     let blob = blob
                         .ok_or_else(|| format!("{name}: the file did not reach the engine; open it again"))?;
-                    Ok(ModelFile::Plain { file: WebSource::from_blob(name, blob.clone()), why: None })
+                    Ok(ModelFile::Plain(WebSource::from_blob(name, blob.clone())))
                 };
                 files.iter().enumerate().map(file).collect()
             }

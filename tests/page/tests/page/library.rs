@@ -115,7 +115,7 @@ fn a_browser_that_keeps_nothing_is_no_obstacle() {
         page.start_loading()?;
         let alert = page.see_alert(LOAD)?;
         assert!(
-            alert.contains(&format!("{FILE} is not kept: this browser lets the page keep nothing")),
+            alert.contains(&format!("{FILE} is not kept in this browser: the page may keep nothing there")),
             "{alert}"
         );
         page.wait_for_button(MODELS, LOAD)?;

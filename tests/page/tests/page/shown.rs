@@ -168,7 +168,7 @@ fn everything_an_answer_is_made_of() {
             "[...document.querySelectorAll('.block a[href]')].every(e => /^https?:/.test(e.href) && e.target === '_blank' \
              && e.relList.contains('noopener') && e.relList.contains('noreferrer'))",
             "document.querySelectorAll('.block a[href]').length === 2",
-            "document.querySelectorAll('.log :is(img, script, svg, iframe, form, style)').length === 0",
+            "document.querySelectorAll('.log .block :is(img, script, svg, iframe, form, style)').length === 0",
             "window.attacked === undefined",
         ] {
             if ask(page, expression)? != true {
