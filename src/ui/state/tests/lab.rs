@@ -187,7 +187,7 @@ fn what_was_likely_before_cannot_be_taken_again() {
     let failed_look = |state: &mut State, id| state.apply(failed(Some(id), "the context is full"), 201.0);
     let empty_look = |state: &mut State, id| state.apply(finished(id, FinishReason::Length), 201.0);
     let lost = |state: &mut State, _| state.interrupt(201.0);
-    let disturbed = |state: &mut State, _| _ = state.start_bench("2026-11-30".to_owned(), 7);
+    let disturbed = |state: &mut State, _| state.start_bench("2026-11-30".to_owned(), 7);
     for end in [failed_look, empty_look, lost, disturbed] as [fn(&mut State, RequestId); 4] {
         let (mut state, id) = look();
         end(&mut state, id);
