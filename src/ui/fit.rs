@@ -176,7 +176,8 @@ mod tests {
         let verdict = Reach::default().verdict(need, &LoadOptions::default());
         assert!(verdict.is_warning && verdict.words.contains("it needs 3.0 GB, and"), "{}", verdict.words);
         let unlimited = Need { kv_bytes_per_token: Some(1000), context: None, ..need };
-        for (context, words) in [(None, "4.1 MB for 4\u{202f}096"), (Some(32_768), "32.8 MB for 32\u{202f}768")]
+        for (context, words) in
+            [(None, "4.1 MB for 4\u{202f}096"), (Some(32_768), "32.8 MB for 32\u{202f}768")]
         {
             let options = LoadOptions { context, ..LoadOptions::default() };
             let verdict = Reach::default().verdict(unlimited, &options);
