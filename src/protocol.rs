@@ -40,6 +40,14 @@ pub const GIVEN_UP: &str = "loading was stopped; what this browser kept of a dow
 pub const THINKING_TAGS: [(&str, &str); 3] =
     [("<think>", "</think>"), ("<thinking>", "</thinking>"), ("[THINK]", "[/THINK]")];
 
+/// What the text of a conversation's prompt ends with that the answer goes on from: a tag that opens what is thought, and
+/// the blanks after it.
+pub fn thought_opening(prompt_text: &str) -> &str {
+    let written = prompt_text.trim_end();
+    let tag = THINKING_TAGS.iter().map(|(open, _)| open).find(|open| written.ends_with(**open));
+    tag.map_or("", |tag| &prompt_text[written.len() - tag.len()..])
+}
+
 /// A tab's name for one of its requests.
 pub type RequestId = u64;
 

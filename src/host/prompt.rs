@@ -1,6 +1,6 @@
 //! What a tab asks, as the tokens that the model reads.
 
-use crate::protocol::{self, Message, Prompt, THINKING_TAGS};
+use crate::protocol::{self, Message, Prompt, thought_opening};
 use crate::text::{Chat, ChatToolCall, ChatTurn, TextError, Tokenizer};
 
 /// The text after the template, and its tokens.
@@ -32,11 +32,9 @@ pub fn encode(
 
 /// What a conversation's prompt ends with that the answer goes on from: a tag that opens what is thought, and what follows.
 pub(super) fn opening(prompt: &Prompt, text: &str) -> String {
-    let written = text.trim_end();
-    let tag = THINKING_TAGS.iter().map(|(open, _)| open).find(|open| written.ends_with(**open));
-    match (prompt, tag) {
-        (Prompt::Chat { .. }, Some(tag)) => text[written.len() - tag.len()..].to_owned(),
-        _ => String::new(),
+    match prompt {
+        Prompt::Chat { .. } => thought_opening(text).to_owned(),
+        Prompt::Text(_) | Prompt::Tokens(_) => String::new(),
     }
 }
 

@@ -7,27 +7,37 @@ use wasm_bindgen::JsValue;
 use super::{
     chat::{self, ChatId, Listed},
     chats::title_of,
+    composer::composes,
     screen::Screen,
     state::Part,
     words,
 };
 
-/// One chat; `chosen` is called once it was opened.
+/// One chat; `chosen` is called once it was opened. Its title may change.
 #[component]
 pub(crate) fn ChatEntry(listed: Listed, chosen: impl Fn() + Copy + Send + Sync + 'static) -> impl IntoView {
     let screen = Screen::expect();
-    let title = title_of(&listed);
     let can_rename = listed.head.is_ok();
-    let id = listed.id;
-    let (own_id, link) = (id.clone(), chat::fragment(&id));
-    let current = Memo::new(move |_| screen.read(Part::Chat, |state| state.chat.id == own_id));
+    let first_title = title_of(&listed);
+    let id = StoredValue::new(listed.id);
+    let title = Memo::new(move |before: Option<&String>| {
+        screen.read(Part::Chats, |state| {
+            let own = state.chats.iter().find(|listed| id.with_value(|id| listed.id == *id));
+            own.map(title_of).unwrap_or_else(|| before.unwrap_or(&first_title).clone())
+        })
+    });
+    let current =
+        Memo::new(move |_| screen.read(Part::Chat, |state| id.with_value(|id| state.chat.id == *id)));
     let renaming = RwSignal::new(false);
-    let (to_rename, to_delete) = (StoredValue::new((id.clone(), title.clone())), title.clone());
-    let entry = StoredValue::new((id.clone(), title.clone(), link));
-    let commit = move |title: Option<String>| {
+    let rename_button = NodeRef::<html::Button>::new();
+    let commit = move |title: Option<String>, by_key: bool| {
         renaming.set(false);
         if let Some(title) = title {
-            screen.rename_chat(to_rename.get_value().0, title);
+            screen.rename_chat(id.get_value(), title);
+        }
+        // The box had the focus; whoever left it by the pointer or Tab is elsewhere already.
+        if let Some(button) = rename_button.get_untracked().filter(|_| by_key) {
+            let _ = button.focus();
         }
     };
     view! {
@@ -35,21 +45,20 @@ pub(crate) fn ChatEntry(listed: Listed, chosen: impl Fn() + Copy + Send + Sync +
             <Show
                 when=move || renaming.get()
                 fallback=move || {
-                    let (id, title, link) = entry.get_value();
                     view! {
                         <a
-                            href=link
+                            href=id.with_value(|id| chat::fragment(id))
                             aria-current=move || current.get().then_some("page")
                             on:click=move |_| chosen()
                         >
-                            <span class="chat-title">{title}</span>
-                            <Below id />
+                            <span class="chat-title">{move || title.get()}</span>
+                            <Below id=id.get_value() />
                         </a>
                     }
                 }
             >
                 <TitleBox
-                    title=to_rename.get_value().1
+                    title=title.get_untracked()
                     commit
                 />
             </Show>
@@ -59,8 +68,9 @@ pub(crate) fn ChatEntry(listed: Listed, chosen: impl Fn() + Copy + Send + Sync +
                         <button
                             type="button"
                             class="delete rename"
-                            aria-label=format!("Rename: {title}")
+                            aria-label=move || format!("Rename: {}", title.get())
                             title="Rename"
+                            node_ref=rename_button
                             on:click=move |_| renaming.set(true)
                         >
                             <svg viewBox="0 0 24 24" aria-hidden="true">
@@ -72,9 +82,9 @@ pub(crate) fn ChatEntry(listed: Listed, chosen: impl Fn() + Copy + Send + Sync +
             <button
                 type="button"
                 class="delete"
-                aria-label=format!("Delete: {title}")
+                aria-label=move || format!("Delete: {}", title.get())
                 title="Delete"
-                on:click=move |_| screen.delete_chat(id.clone(), to_delete.clone())
+                on:click=move |_| screen.delete_chat(id.get_value(), title.get_untracked())
             >
                 <svg viewBox="0 0 24 24" aria-hidden="true">
                     <path d="M5 7h14M10 4h4M7 7l1 13h8l1-13M10.5 11v5M13.5 11v5" />
@@ -110,16 +120,19 @@ fn Below(id: ChatId) -> impl IntoView {
     }
 }
 
-/// The box in which a chat's title is written; commits nothing where it was left by Esc.
+/// The box in which a chat's title is written; commits nothing where it was left by Esc, and whether it was left by a key.
 #[component]
-fn TitleBox(title: String, commit: impl Fn(Option<String>) + Copy + Send + Sync + 'static) -> impl IntoView {
+fn TitleBox(
+    title: String,
+    commit: impl Fn(Option<String>, bool) + Copy + Send + Sync + 'static,
+) -> impl IntoView {
     let title_box = NodeRef::<html::Input>::new();
     let done = StoredValue::new(false);
     // Leaving the box commits, and to take it away is to leave it: only the first time counts.
-    let end = move |title: Option<String>| {
+    let end = move |title: Option<String>, by_key: bool| {
         if !done.try_get_value().unwrap_or(true) {
             done.set_value(true);
-            commit(title);
+            commit(title, by_key);
         }
     };
     Effect::new(move |_| {
@@ -131,13 +144,14 @@ fn TitleBox(title: String, commit: impl Fn(Option<String>) + Copy + Send + Sync 
         }
     });
     let on_key = move |event: ev::KeyboardEvent| match event.key().as_str() {
-        "Enter" if !event.is_composing() => {
+        "Enter" if !composes(&event) => {
             event.prevent_default();
-            end(Some(title_box.get_untracked().map(|title_box| title_box.value()).unwrap_or_default()));
+            let title = title_box.get_untracked().map(|title_box| title_box.value());
+            end(Some(title.unwrap_or_default()), true);
         }
-        "Escape" if !event.is_composing() => {
+        "Escape" if !composes(&event) => {
             event.stop_propagation();
-            end(None);
+            end(None, true);
         }
         _ => {}
     };
@@ -150,7 +164,7 @@ fn TitleBox(title: String, commit: impl Fn(Option<String>) + Copy + Send + Sync 
             prop:value=title
             node_ref=title_box
             on:keydown=on_key
-            on:blur:target=move |event| end(Some(event.target().value()))
+            on:blur:target=move |event| end(Some(event.target().value()), false)
         />
     }
 }

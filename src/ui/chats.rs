@@ -14,11 +14,15 @@ use super::{
 
 /// Up to this width (CSS pixels) the list covers the conversation, and goes once a chat was chosen.
 const NARROW_PX: f64 = 960.0;
+const TITLE_ID: &str = "chats-title";
 const IMPORT_ID: &str = "import-chats";
 
-/// The chats beside the conversation, or above it where there is no room.
+/// The chats beside the conversation, or above it where there is no room. Choosing one shows the conversation.
 #[component]
-pub(crate) fn Chats(open: RwSignal<bool>) -> impl IntoView {
+pub(crate) fn Chats(
+    open: RwSignal<bool>,
+    show_talk: impl Fn() + Copy + Send + Sync + 'static,
+) -> impl IntoView {
     let screen = Screen::expect();
     let title = NodeRef::<html::H2>::new();
     Effect::new(move |was_open: Option<bool>| {
@@ -39,6 +43,7 @@ pub(crate) fn Chats(open: RwSignal<bool>) -> impl IntoView {
         is_open
     });
     let chosen = move || {
+        show_talk();
         if window()
             .inner_width()
             .ok()
@@ -70,9 +75,9 @@ pub(crate) fn Chats(open: RwSignal<bool>) -> impl IntoView {
         now
     });
     view! {
-        <nav id="chats" class="panel chats" aria-labelledby="chats-title" hidden=move || !open.get()>
+        <nav id="chats" class="panel chats" aria-labelledby=TITLE_ID hidden=move || !open.get()>
             <div class="panel-head">
-                <h2 id="chats-title" tabindex="-1" node_ref=title>"Chats"</h2>
+                <h2 id=TITLE_ID tabindex="-1" node_ref=title>"Chats"</h2>
                 <button type="button" class="quiet" on:click=move |_| open.set(false)>"Close"</button>
             </div>
             <Show when=move || open.get()>
@@ -93,7 +98,7 @@ pub(crate) fn Chats(open: RwSignal<bool>) -> impl IntoView {
                 <ul class="chat-list">
                     <For
                         each=shown
-                        key=|listed| (listed.id.clone(), title_of(listed))
+                        key=|listed| (listed.id.clone(), listed.head.is_ok())
                         let:listed
                     >
                         <ChatEntry listed chosen />
@@ -202,6 +207,12 @@ fn leave_panel() {
     }
 }
 
+fn focus(id: &str) {
+    if let Some(element) = document().get_element_by_id(id) {
+        let _ = element.unchecked_into::<HtmlElement>().focus();
+    }
+}
+
 /// What a chat is called in the list.
 pub(crate) fn title_of(listed: &Listed) -> String {
     match &listed.head {
@@ -215,19 +226,45 @@ pub(crate) fn title_of(listed: &Listed) -> String {
 #[component]
 fn Undo() -> impl IntoView {
     let screen = Screen::expect();
-    let title = Memo::new(move |_| {
-        screen.read(Part::Chats, |state| state.deleted.as_ref().map(|deleted| deleted.title.clone()))
+    let deleted = Memo::new(move |_| {
+        let named =
+            |state: &State| state.deleted.as_ref().map(|deleted| (deleted.id.clone(), deleted.title.clone()));
+        screen.read(Part::Chats, named)
     });
+    let button = NodeRef::<html::Button>::new();
+    // The entry is about to go, and the button in it that has the focus.
+    Effect::new(move |was: Option<()>| {
+        let is_news = deleted.with(Option::is_some) && was.is_some();
+        let in_entry =
+            document().active_element().and_then(|element| element.closest(".chat").ok().flatten());
+        if is_news && in_entry.is_some() {
+            request_animation_frame(move || {
+                if let Some(button) = button.try_get_untracked().flatten() {
+                    let _ = button.focus();
+                }
+            });
+        }
+    });
+    let undo = move |_| {
+        screen.undo_delete();
+        // The button goes, too.
+        focus(TITLE_ID);
+    };
     view! {
         <div role="status">
             {move || {
-                title
+                deleted
                     .get()
-                    .map(|title| {
+                    .map(|(_, title)| {
                         view! {
                             <p class="undo">
                                 <span>{format!("“{title}” is deleted.")}</span>
-                                <button type="button" class="quiet" on:click=move |_| screen.undo_delete()>
+                                <button
+                                    type="button"
+                                    class="quiet"
+                                    node_ref=button
+                                    on:click=undo
+                                >
                                     "Undo"
                                 </button>
                             </p>

@@ -10,10 +10,17 @@ use super::{
     structure::FormNote,
 };
 
+const BOX_ID: &str = "message";
 /// The text box grows to so many lines before it scrolls.
 const MAX_ROWS: usize = 8;
 /// What browsers report as the key while an input method is composing.
 const COMPOSING_KEY_CODE: u32 = 229;
+
+/// Whether a key is part of what an input method composes, the one that ends it too: not every browser says so by
+/// `isComposing`.
+pub(crate) fn composes(event: &ev::KeyboardEvent) -> bool {
+    event.is_composing() || event.key_code() == COMPOSING_KEY_CODE
+}
 
 /// The message box and its buttons. Sending without a model opens the picker.
 #[component]
@@ -40,8 +47,7 @@ pub(crate) fn Composer(models_open: RwSignal<bool>) -> impl IntoView {
         let _ = text_box.focus();
     };
     let on_key = move |event: ev::KeyboardEvent| {
-        let composing = event.is_composing() || event.key_code() == COMPOSING_KEY_CODE;
-        if event.key() == "Enter" && !event.shift_key() && !composing {
+        if event.key() == "Enter" && !event.shift_key() && !composes(&event) {
             event.prevent_default();
             send();
         }
@@ -61,9 +67,9 @@ pub(crate) fn Composer(models_open: RwSignal<bool>) -> impl IntoView {
                 send();
             }
         >
-            <label class="visually-hidden" for="message">"Message"</label>
+            <label class="visually-hidden" for=BOX_ID>"Message"</label>
             <textarea
-                id="message"
+                id=BOX_ID
                 dir="auto"
                 rows=move || n_rows.get()
                 placeholder=placeholder
@@ -127,6 +133,13 @@ fn Buttons(urged: RwSignal<bool>) -> impl IntoView {
                 "Send"
             </button>
         </div>
+    }
+}
+
+/// Moves the focus to the message box, as from what goes away.
+pub(crate) fn focus() {
+    if let Some(text_box) = document().get_element_by_id(BOX_ID) {
+        let _ = text_box.unchecked_into::<HtmlElement>().focus();
     }
 }
 

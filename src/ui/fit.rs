@@ -9,7 +9,7 @@ use crate::protocol::{DeviceChoice, KvType, LoadOptions};
 /// The engine refuses more bytes of weights than this on a browser's processor.
 const MAX_PROCESSOR_BYTES: u64 = 2 << 30;
 /// The engine's context where nobody chose.
-const DEFAULT_CONTEXT: u32 = 4096;
+pub(crate) const DEFAULT_CONTEXT: u32 = 4096;
 
 /// What this machine has to compute with, as the page sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,7 +34,7 @@ pub(crate) struct Need {
     pub(crate) weight_bytes: u64,
     /// Bytes of a token in a KV cache of half precision.
     pub(crate) kv_bytes_per_token: Option<u64>,
-    /// Its longest context in tokens.
+    /// Its longest context in tokens; where that is not known, it is taken to have what is asked for.
     pub(crate) context: Option<u32>,
 }
 
@@ -87,8 +87,7 @@ impl Reach {
 impl Need {
     /// The context in tokens, and bytes of its KV cache.
     fn kv(&self, options: &LoadOptions) -> Option<(u32, u64)> {
-        let most = self.context?;
-        let context = options.context.map_or(most.min(DEFAULT_CONTEXT), |asked| asked.min(most));
+        let context = options.context.unwrap_or(DEFAULT_CONTEXT).min(self.context.unwrap_or(u32::MAX));
         let half = self.kv_bytes_per_token? * u64::from(context);
         let n_bytes = match options.kv {
             KvType::F16 => half,
@@ -176,6 +175,14 @@ mod tests {
         let need = Need { weight_bytes: 3 * GB, kv_bytes_per_token: None, context: Some(1) };
         let verdict = Reach::default().verdict(need, &LoadOptions::default());
         assert!(verdict.is_warning && verdict.words.contains("it needs 3.0 GB, and"), "{}", verdict.words);
+        let unlimited = Need { kv_bytes_per_token: Some(1000), context: None, ..need };
+        for (context, words) in
+            [(None, "4.1 MB for 4\u{202f}096"), (Some(32_768), "32.8 MB for 32\u{202f}768")]
+        {
+            let options = LoadOptions { context, ..LoadOptions::default() };
+            let verdict = Reach::default().verdict(unlimited, &options);
+            assert!(verdict.words.contains(words), "{} lacks {words}", verdict.words);
+        }
         let huge = Need { weight_bytes: u64::MAX, ..need };
         assert!(reach(u64::MAX, false).verdict(huge, &LoadOptions::default()).words.starts_with("Fits"));
     }

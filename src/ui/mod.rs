@@ -124,11 +124,18 @@ fn App() -> impl IntoView {
     let chats_open = RwSignal::new(false);
     let bench_open = RwSignal::new(is_named(BENCH_FRAGMENT));
     let lab_open = RwSignal::new(is_named(lab::FRAGMENT));
+    // Whoever chooses a chat wants to see it.
+    let show_talk = move || {
+        bench_open.set(false);
+        lab_open.set(false);
+    };
     let named = window_event_listener(ev::hashchange, move |_| {
         if is_named(BENCH_FRAGMENT) {
             bench_open.set(true);
         } else if is_named(lab::FRAGMENT) {
             lab_open.set(true);
+        } else {
+            show_talk();
         }
     });
     on_cleanup(move || named.remove());
@@ -151,7 +158,7 @@ fn App() -> impl IntoView {
         loading
     });
     let escape = window_event_listener(ev::keydown, move |event| {
-        if event.key() == "Escape" && !event.is_composing() {
+        if event.key() == "Escape" && !composer::composes(&event) {
             if screen.peek(|state| state.answering.is_some()) {
                 screen.stop();
             } else {
@@ -183,7 +190,7 @@ fn App() -> impl IntoView {
             <Notices />
             <NewVersion />
             <div class="body">
-                <Chats open=chats_open />
+                <Chats open=chats_open show_talk />
                 <main>
                     <Models shown=models_shown />
                     <Benchmark open=bench_open />

@@ -6,6 +6,7 @@ use leptos::{ev, html, prelude::*};
 use wasm_bindgen_futures::JsFuture;
 
 use super::{
+    composer::{self, composes},
     screen::Screen,
     state::Intent,
     turn::TurnId,
@@ -70,6 +71,7 @@ pub(crate) fn OwnTurn(turn_id: TurnId, text: String) -> impl IntoView {
                     send=move |text: String| {
                         if screen.ask(Intent::Edit(turn_id, text)) {
                             editing.set(false);
+                            composer::focus();
                         }
                     }
                     close
@@ -133,11 +135,11 @@ fn EditBox(
         }
     };
     let on_key = move |event: ev::KeyboardEvent| match event.key().as_str() {
-        "Enter" if !event.shift_key() && !event.is_composing() => {
+        "Enter" if !event.shift_key() && !composes(&event) => {
             event.prevent_default();
             submit();
         }
-        "Escape" if !event.is_composing() => {
+        "Escape" if !composes(&event) => {
             event.stop_propagation();
             close();
         }

@@ -25,8 +25,9 @@ pub(crate) fn Report() -> impl IntoView {
             let lines = browser::lines().await;
             let report = screen.peek(|state| report(state, &lines));
             made.set(report.clone());
-            let written = window().navigator().clipboard().write_text(&report);
-            let is_written = JsFuture::from(written).await.is_ok();
+            // Elsewhere there is no clipboard at all.
+            let is_written = window().is_secure_context()
+                && JsFuture::from(window().navigator().clipboard().write_text(&report)).await.is_ok();
             outcome.set(if is_written {
                 "Copied: paste it where you report the fault."
             } else {
@@ -182,6 +183,12 @@ mod tests {
         state.notify("The GPU was lost.".into());
         let notice = state.notices[0].id;
         state.dismiss(notice);
+        // The first words of the chat become its title.
+        assert!(state.take_unsaved(3.0).is_some());
+        let why = "cannot be deleted now.";
+        let title = state.chat.title.clone().unwrap();
+        state.notify_naming(format!("“{title}” {why}"), &format!("A chat {why}"));
+        state.refuse_naming(format!("{title}.json holds no chats."), "A file holds no chats.");
         state
     }
 
@@ -194,7 +201,8 @@ mod tests {
             assert!(!turn.text.is_empty() && !report.contains(&turn.text), "{report}");
         }
         assert!(!report.contains("Zyx"), "{report}");
-        assert!(state.chat.title.as_ref().is_none_or(|title| !report.contains(title)), "{report}");
+        let title = state.chat.title.as_deref().unwrap();
+        assert!(!title.is_empty() && !report.contains(title), "{report}");
     }
 
     #[test]
@@ -211,7 +219,7 @@ mod tests {
             "Note: tiny.gguf is fetched but not kept",
             "Model: Tiny, llama, Q4_1,",
             "Standing: 3 tabs",
-            "Last errors:\n- The GPU was lost.\n",
+            "Last errors:\n- The GPU was lost.\n- A chat cannot be deleted now.\n- A file holds no chats.\n",
         ] {
             assert!(report.contains(part), "{part}: {report}");
         }

@@ -42,6 +42,11 @@ impl Index {
         self.chats.insert(id, Entry { updated_ms: chat.head.updated_ms, text, folded });
     }
 
+    /// Forgets chats that are not listed any more.
+    pub(crate) fn keep_only(&mut self, listed: &[Listed]) {
+        self.chats.retain(|id, _| listed.iter().any(|listed| listed.id == *id));
+    }
+
     /// Notes that a chat which was written then cannot be read.
     pub(crate) fn put_unreadable(&mut self, id: ChatId, updated_ms: f64) {
         self.chats.insert(id, Entry { updated_ms, text: String::new(), folded: String::new() });
@@ -123,6 +128,9 @@ mod tests {
         assert_eq!(index.stale(&list), ["a"]);
         index.put("a".to_owned(), &again);
         assert_eq!(index.find("sky", &list), [""; 0]);
+
+        index.keep_only(&list[1..]);
+        assert_eq!((index.excerpt("a", "Other"), index.chats.len()), (None, 1));
     }
 
     #[test]

@@ -288,7 +288,7 @@ impl State {
                     self.touch(Part::Benchmark);
                 }
             }
-            Event::Tokenized { request, ids, .. } => self.tokenized(request, ids),
+            Event::Tokenized { request, text, ids, .. } => self.tokenized(request, &text, ids),
             // The page asks for none of these but for its laboratory; a developer's request does, and hears of it elsewhere.
             // The client itself greets again.
             Event::PromptLogprobs { .. }

@@ -42,6 +42,18 @@ pub(crate) fn said(text: &str) -> &str {
     parts(text, false).said
 }
 
+/// What of an answer's text is not in its prompt yet, which may end with the `opening` of a thought that the answer's text
+/// begins with.
+pub(crate) fn after_opening<'a>(text: &'a str, opening: &str) -> &'a str {
+    let tag = opening.trim_end();
+    if tag.is_empty() {
+        return text;
+    }
+    text.strip_prefix(opening)
+        .or_else(|| text.trim_start().strip_prefix(tag).map(str::trim_start))
+        .unwrap_or(text)
+}
+
 /// The last line of a thought with words in it.
 pub(crate) fn last_line(thought: &str) -> &str {
     thought.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default()
@@ -113,6 +125,23 @@ mod tests {
         }));
         assert_eq!(parts("<", true).said, "");
         assert_eq!(parts("< 3", true).said, "< 3");
+    }
+
+    #[test]
+    fn a_thought_is_opened_once() {
+        for (text, opening, expected) in [
+            ("<think>\nSo", "<think>\n", "So"),
+            ("<think>So", "<think>\n", "So"),
+            ("\n<think>\n\nSo", "<think>\n", "So"),
+            ("<think>\nSo", "<think>", "\nSo"),
+            ("<think>\n", "<think>\n", ""),
+            ("<think>\nSo", "", "<think>\nSo"),
+            ("<think>\nSo", "[THINK]", "<think>\nSo"),
+            ("<thinking>So", "<think>\n", "<thinking>So"),
+            ("Paris", "<think>\n", "Paris"),
+        ] {
+            assert_eq!(after_opening(text, opening), expected, "{text:?} after {opening:?}");
+        }
     }
 
     #[test]

@@ -99,7 +99,9 @@ pub(super) fn TextSoFar() -> impl IntoView {
             class="lab-answer"
             node_ref=text
             on:keydown=move |event| {
-                if event.key() == "Escape" {
+                if event.key() == "Escape" && shown.get_untracked().is_some() {
+                    // It does no more, as stop an answer.
+                    event.stop_propagation();
                     shown.set(None);
                 }
             }

@@ -26,7 +26,8 @@ pub(super) const CLASSES: [&str; 8] = ["hc", "hs", "hn", "hk", "hf", "ht", "ha",
 
 /// Code as HTML, and how many elements that has: at most `max_spans`, the rest is not coloured.
 pub(super) fn highlight(code: &str, language: &Language, max_spans: usize) -> (String, usize) {
-    let mut lexer = Lexer { code, language, at: 0, html: String::new(), plain_from: 0, n_spans: 0 };
+    let mut lexer =
+        Lexer { code, language, at: 0, html: String::new(), plain_from: 0, n_spans: 0, max_spans };
     while lexer.at < code.len() && lexer.n_spans < max_spans {
         match language.shape {
             Shape::Code => lexer.code_piece(),
@@ -60,6 +61,7 @@ struct Lexer<'a> {
     /// What lies between here and `at` has no class.
     plain_from: usize,
     n_spans: usize,
+    max_spans: usize,
 }
 
 impl<'a> Lexer<'a> {
@@ -195,7 +197,7 @@ impl<'a> Lexer<'a> {
     /// What a tag says after its name.
     fn attributes(&mut self) {
         while let Some(first) = self.rest().chars().next() {
-            if first == '>' || first == '<' {
+            if first == '>' || first == '<' || self.n_spans == self.max_spans {
                 return;
             }
             if let Some(n_bytes) = self.text() {
@@ -373,6 +375,8 @@ mod tests {
             "'".repeat(100_000),
             "/*".repeat(50_000),
             "\"\n".repeat(50_000),
+            "<a ".to_owned() + &"b ".repeat(100_000),
+            "<a>".repeat(50_000),
         ] {
             for name in ["rust", "js", "python", "html"] {
                 let (html, n_spans) = highlight(&text, Language::of(name).unwrap(), 100);

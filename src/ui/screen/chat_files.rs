@@ -115,7 +115,8 @@ impl Screen {
                 Ok(Some((name, text))) => {
                     if hand_out(&name, &text).is_err() {
                         let sentence = format!("{name} could not be made; this browser has no room for it.");
-                        self.change(|state| state.notify(sentence));
+                        let told = "A file of chats could not be made; this browser has no room for it.";
+                        self.change(|state| state.notify_naming(sentence, told));
                     }
                 }
                 Ok(None) => {
@@ -154,7 +155,8 @@ impl Screen {
             let result = imported.await;
             self.change(|state| {
                 if let Err(sentence) = result {
-                    state.refuse(sentence);
+                    // A file may be called after what is in it, and what is wrong with it may quote that.
+                    state.refuse_naming(sentence, "Chats could not be imported from a file.");
                 }
                 if n_newer > 0 {
                     let chats = words::counted(n_newer, "chat was", "chats were");

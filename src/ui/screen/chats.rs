@@ -253,6 +253,9 @@ impl Screen {
     /// Shows or hides the list of chats.
     pub(crate) fn show_list(self, shown: bool) {
         self.keeping.update_value(|keeping| keeping.listing = shown);
+        if !shown {
+            self.change(State::forget_texts);
+        }
         self.list_chats();
     }
 
@@ -279,9 +282,8 @@ impl Screen {
             let claim = self.claim(&id).await;
             if matches!(claim, Claim::Taken) {
                 return self.change(|state| {
-                    state.notify(format!(
-                        "“{title}” cannot be deleted while it is answered in another tab; stop it there first."
-                    ));
+                    let why = "cannot be deleted while it is answered in another tab; stop it there first.";
+                    state.notify_naming(format!("“{title}” {why}"), &format!("A chat {why}"));
                 });
             }
             let deleted = async {

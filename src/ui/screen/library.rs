@@ -13,7 +13,7 @@ use crate::{
         library::{self, About, whole_url},
         opfs,
     },
-    ui::fit::{Adapter, Reach},
+    ui::fit::{Adapter, DEFAULT_CONTEXT, Reach},
 };
 
 /// So long (ms) a file that is given out can be read by the browser that writes it elsewhere.
@@ -58,14 +58,16 @@ impl Screen {
             KvType::F32 => kv_bytes.map(|n_bytes| n_bytes / 2),
             KvType::Q8 => None,
         };
-        let context = Some(info.context);
+        // Else it is as long as was asked for, or as memory allowed, and says nothing of the model.
+        let is_own = options.context.is_none() && info.kv_note.is_none() && info.context < DEFAULT_CONTEXT;
+        let context = is_own.then_some(info.context);
         leptos::task::spawn_local(async move {
             // Without it less is said of the model in the list.
             let _ = library::describe(&whole, |about| {
                 about.quantization = Some(quantization).filter(|name| !name.is_empty());
                 about.license = license.or(about.license.take());
                 about.kv_bytes_per_token = kv_bytes_per_token.or(about.kv_bytes_per_token);
-                about.context = context.max(about.context);
+                about.context = context;
             })
             .await;
             self.look_at_library();

@@ -5,9 +5,10 @@ use std::mem;
 
 use super::{Part, State};
 use crate::{
-    protocol::{FinishReason, Message, Prompt, Request, RequestId, Usage},
+    protocol::{FinishReason, Message, Prompt, Request, RequestId, Usage, thought_opening},
     ui::{
         tally::Tally,
+        thinking::after_opening,
         turn::{Grown, Speaker, Stage, Turn, TurnId},
     },
 };
@@ -55,6 +56,8 @@ enum Kind {
 /// What the engine was asked last for the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
+    /// What the prompt ends with: the text that is to go on may begin with it.
+    Prompt,
     /// Which tokens the text is that is to go on.
     Spell,
     /// Which tokens every text begins with, those among them.
@@ -172,10 +175,20 @@ impl State {
         let answer = self.answer(request)?;
         answer.stage = reading;
         if answer.grown.model != model && !answer.text.is_empty() {
-            let prompt = Prompt::Text(answer.text.clone());
-            return self.tokenize(Step::Spell, prompt);
+            if self.only_continues() {
+                return self.spell("");
+            }
+            let prompt = self.prompt();
+            return self.tokenize(Step::Prompt, prompt);
         }
         self.count_or_generate()
+    }
+
+    /// Asks which tokens the answer's text is, but for the `opening` that its prompt ends with.
+    fn spell(&mut self, opening: &str) -> Option<Request> {
+        let answer = self.turn(self.answering?.turn)?;
+        let prompt = Prompt::Text(after_opening(&answer.text, opening).to_owned());
+        self.tokenize(Step::Spell, prompt)
     }
 
     /// Asks for tokens, for that step of the answer on its way.
@@ -185,14 +198,15 @@ impl State {
         Some(Request::Tokenize { request: answering.request, model: None, prompt })
     }
 
-    /// The tokens that were asked for.
-    pub(super) fn tokenized(&mut self, request: RequestId, ids: Vec<u32>) {
+    /// The tokens that were asked for, and the text that they are.
+    pub(super) fn tokenized(&mut self, request: RequestId, text: &str, ids: Vec<u32>) {
         let Some(answering) = self.answering.filter(|answering| answering.request == request) else { return };
         if answering.stopping {
             return self.end_answer(Stage::Done(FinishReason::Cancelled));
         }
         let model = self.model_key();
         let next = match answering.step {
+            Step::Prompt => self.spell(thought_opening(text)),
             Step::Spell => {
                 if let Some(answer) = self.answer(request) {
                     answer.grown = Grown { model, ids, tail_bytes: 0 };

@@ -218,6 +218,7 @@ impl State {
         chats.sort_by(|a, b| updated_ms(b).total_cmp(&updated_ms(a)));
         if self.chats != chats {
             self.chats = chats;
+            self.index.keep_only(&self.chats);
             self.find_again();
         }
     }

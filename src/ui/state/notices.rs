@@ -19,19 +19,27 @@ const MAX_TOLD: usize = 12;
 impl State {
     /// Shows a sentence about something that went wrong; one that is shown already stays the only one.
     pub(crate) fn notify(&mut self, text: String) {
-        self.push_notice(text, false);
+        let told = text.clone();
+        self.push_notice(text, told, false);
+    }
+
+    /// The same where the text names what a person wrote, as a title, or files called after one: a report tells `told`
+    /// instead.
+    pub(crate) fn notify_naming(&mut self, text: String, told: &str) {
+        self.push_notice(text, told.to_owned(), false);
     }
 
     /// The same about what stays so whatever the person tries.
     pub(super) fn notify_lastingly(&mut self, text: String) {
-        self.push_notice(text, true);
+        let told = text.clone();
+        self.push_notice(text, told, true);
     }
 
-    fn push_notice(&mut self, text: String, lasts: bool) {
+    fn push_notice(&mut self, text: String, told: String, lasts: bool) {
         if self.notices.iter().any(|notice| notice.text == text) {
             return;
         }
-        self.told.push(text.clone());
+        self.told.push(told);
         if self.told.len() > MAX_TOLD {
             self.told.remove(0);
         }
@@ -47,6 +55,12 @@ impl State {
     pub(crate) fn refuse(&mut self, text: String) {
         self.forget_notices();
         self.notify(text);
+    }
+
+    /// The same where the text names what a person wrote; see [`State::notify_naming`].
+    pub(crate) fn refuse_naming(&mut self, text: String, told: &str) {
+        self.forget_notices();
+        self.notify_naming(text, told);
     }
 
     /// The person has read a notice.

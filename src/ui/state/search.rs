@@ -1,7 +1,10 @@
 //! What is looked for in the list of chats, and in which of them it is found.
 
 use super::{Part, State};
-use crate::ui::chat::{Chat, ChatId, Listed};
+use crate::ui::{
+    chat::{Chat, ChatId, Listed},
+    search::Index,
+};
 
 impl State {
     /// Looks for words in all chats; nothing is looked for without any. Gives the chats that must be read for that.
@@ -28,6 +31,11 @@ impl State {
             }
         }
         self.find_again();
+    }
+
+    /// What chats say is not needed while their list is not shown: it is read again for the next search.
+    pub(crate) fn forget_texts(&mut self) {
+        self.index = Index::default();
     }
 
     /// The chats that the list shows.

@@ -18,7 +18,8 @@ pub(crate) struct Next {
     prompt: Vec<u32>,
     pub(crate) prompt_text: String,
     pub(crate) taken: Vec<Taken>,
-    /// The likeliest next tokens, the likeliest first; those of the place before while the next are computed.
+    /// The likeliest next tokens, the likeliest first; those of the place before while the next are computed,
+    /// and none where that came to nothing.
     pub(crate) likely: Vec<TokenLogprob>,
     /// What the last look or run found in the cache.
     pub(crate) reading: Option<Reading>,
@@ -62,6 +63,8 @@ struct Asked {
     request: RequestId,
     is_run: bool,
     is_stopping: bool,
+    /// Some of what it asks for came.
+    is_heard: bool,
 }
 
 impl Next {
@@ -129,6 +132,10 @@ impl Next {
 
     /// Forgets what is on its way; what is to be cancelled.
     pub(super) fn give_up(&mut self) -> Option<Request> {
+        if self.is_busy() {
+            // They are of the place before, and no others come.
+            self.likely.clear();
+        }
         self.wanted = None;
         self.asked.take().map(|asked| Request::Cancel { request: asked.request })
     }
@@ -140,7 +147,8 @@ impl Next {
         }
         let wanted = self.wanted.take()?;
         let request = new_id();
-        self.asked = Some(Asked { request, is_run: wanted != Wanted::Look, is_stopping: false });
+        self.asked =
+            Some(Asked { request, is_run: wanted != Wanted::Look, is_stopping: false, is_heard: false });
         let look = GenerateOptions {
             temperature: 0.0,
             max_tokens: Some(1),
@@ -169,7 +177,7 @@ impl Next {
 
     /// Takes in what the engine said at `now_ms`; whether it was about this, or a sentence about what went wrong.
     pub(super) fn hear(&mut self, event: &Event, now_ms: f64) -> Result<bool, String> {
-        let Some(Asked { request: own, is_run, .. }) = self.asked else { return Ok(false) };
+        let Some(Asked { request: own, is_run, is_heard, .. }) = self.asked else { return Ok(false) };
         let request = match event {
             Event::Started { request, .. }
             | Event::Prefilling { request, .. }
@@ -185,7 +193,12 @@ impl Next {
             timeline.note(event, now_ms);
         }
         match event {
-            Event::Tokens { logprobs, .. } => logprobs.iter().for_each(|token| self.read(token, is_run)),
+            Event::Tokens { logprobs, .. } => {
+                logprobs.iter().for_each(|token| self.read(token, is_run));
+                if let Some(asked) = &mut self.asked {
+                    asked.is_heard |= !logprobs.is_empty();
+                }
+            }
             Event::Finished { reason, usage, .. } => {
                 self.asked = None;
                 let (cached_tokens, prompt_tokens) = (usage.cached_tokens, usage.prompt_tokens);
@@ -193,10 +206,13 @@ impl Next {
                 self.reading = Some(Reading { cached_tokens, computed_tokens });
                 if is_run {
                     (self.wanted, self.ended) = (Some(Wanted::Look), Some(*reason));
+                } else if !is_heard {
+                    self.likely.clear();
                 }
             }
             Event::Failed { error, .. } => {
                 self.asked = None;
+                self.likely.clear();
                 return Err(error.clone());
             }
             _ => {}

@@ -177,6 +177,33 @@ fn a_run_writes_by_itself_until_it_is_stopped() {
 }
 
 #[test]
+fn what_was_likely_before_cannot_be_taken_again() {
+    let look = || {
+        let mut state = predicted();
+        state.change_lab(Panel::Next, |lab| lab.next.take(0));
+        let (_, id) = only(&mut state, 200.0);
+        (state, id)
+    };
+    let failed_look = |state: &mut State, id| state.apply(failed(Some(id), "the context is full"), 201.0);
+    let empty_look = |state: &mut State, id| state.apply(finished(id, FinishReason::Length), 201.0);
+    let lost = |state: &mut State, _| state.interrupt(201.0);
+    let disturbed = |state: &mut State, _| state.start_bench("2026-11-30".to_owned(), 7);
+    for end in [failed_look, empty_look, lost, disturbed] as [fn(&mut State, RequestId); 4] {
+        let (mut state, id) = look();
+        end(&mut state, id);
+        assert!(!state.lab.next.is_busy());
+        state.change_lab(Panel::Next, |lab| lab.next.take(0));
+        assert_eq!((texts_taken(&state), state.lab.next.likely.len()), (vec![5], 0));
+        state.change_lab(Panel::Next, |lab| lab.next.undo());
+        assert_eq!((texts_taken(&state), state.lab.next.likely.len()), (vec![], 3));
+    }
+    // What is not being looked at stays.
+    let mut state = predicted();
+    state.interrupt(201.0);
+    assert_eq!(state.lab.next.likely.len(), 3);
+}
+
+#[test]
 fn a_race_writes_the_same_twice() {
     let mut state = read();
     state.change_lab(Panel::Race, |lab| lab.start_race(2));

@@ -161,6 +161,35 @@ fn a_stopped_answer_goes_on_where_it_ended() {
     }
 }
 
+/// What request 2 asks for a text.
+fn tokenize(text: &str) -> Request {
+    Request::Tokenize { request: 2, model: None, prompt: Prompt::Text(text.into()) }
+}
+
+/// What comes of it.
+fn tokenized(text: &str, ids: &[u32]) -> Event {
+    Event::Tokenized { request: 2, text: text.into(), ids: ids.into(), pieces: vec![], bytes: vec![] }
+}
+
+#[test]
+fn another_models_prompt_may_open_the_thought_already() {
+    let mut state = asked("Hi");
+    state.apply(tokens(1, "<think>\nHm", &[1]), 0.0);
+    state.stop(0.0);
+    state.apply(finished(1, FinishReason::Cancelled), 0.0);
+    state.apply(ready_from(ModelInfo { vocab_size: 100, ..info("other") }, url()), 6.0);
+    state.ask_for(&Intent::GoOn(state.turns[1].id), 2);
+    state.apply(tokenized("user: Hi\nassistant: <think>\n", &[0, 50]), 0.0);
+    assert_eq!(state.take_due(), [tokenize("Hm")], "what opens it is not written twice");
+    state.apply(tokenized("Hm", &[40]), 0.0);
+    state.apply(tokenized("", &[]), 0.0);
+    assert_eq!(handed_back(state.take_due().pop()).0, [[40]]);
+    let openings = vec!["<think>\n".to_owned()];
+    state.apply(Event::Started { request: 2, prompt_tokens: vec![3], openings }, 0.0);
+    state.apply(tokens(2, " so", &[42]), 0.0);
+    assert_eq!(texts(&state), ["Hi", "<think>\nHm so"]);
+}
+
 #[test]
 fn an_answer_of_another_model_is_spelled_anew() {
     let mut state = asked("Hi");
@@ -171,20 +200,13 @@ fn an_answer_of_another_model_is_spelled_anew() {
     state.apply(ready_from(ModelInfo { vocab_size: 100, ..info("other") }, url()), 6.0);
 
     let turn = state.turns[1].id;
-    let spell = state.ask_for(&Intent::GoOn(turn), 2);
-    let tokenize =
-        |text: &str| Request::Tokenize { request: 2, model: None, prompt: Prompt::Text(text.into()) };
-    assert_eq!(spell, Some(tokenize("Hel")));
-    let tokenized = |ids: &[u32]| Event::Tokenized {
-        request: 2,
-        text: String::new(),
-        ids: ids.into(),
-        pieces: vec![],
-        bytes: vec![],
-    };
-    state.apply(tokenized(&[0, 40, 41]), 0.0);
+    let asked = state.ask_for(&Intent::GoOn(turn), 2);
+    assert!(matches!(asked, Some(Request::Tokenize { request: 2, prompt: Prompt::Chat { .. }, .. })));
+    state.apply(tokenized("user: Hi\nassistant: ", &[0, 50]), 0.0);
+    assert_eq!(state.take_due(), [tokenize("Hel")]);
+    state.apply(tokenized("Hel", &[0, 40, 41]), 0.0);
     assert_eq!(state.take_due(), [tokenize("")]);
-    state.apply(tokenized(&[0]), 0.0);
+    state.apply(tokenized("", &[0]), 0.0);
     let due = state.take_due().pop();
     assert_eq!(handed_back(due).0, [[40, 41]], "without what every text begins with");
     state.apply(tokens(2, "lo", &[42]), 0.0);
