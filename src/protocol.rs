@@ -146,6 +146,10 @@ pub enum Fault {
 }
 
 /// What the engine tells a tab.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "the large one comes once a load; a box would be one more thing in every pattern"
+)]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     /// Answers [`Request::Hello`], and stays as it is in every version.

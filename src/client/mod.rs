@@ -393,7 +393,8 @@ impl Client {
         self.candidacy.set(candidacy);
         let client = Rc::clone(self);
         spawn_local(async move {
-            let leader = Leader::elected(client.channel_name.borrow().clone()).await;
+            let channel_name = client.channel_name.borrow().clone();
+            let leader = Leader::elected(channel_name).await;
             if client.candidacy.get() == candidacy {
                 client.leader.replace(Some(leader));
             }
