@@ -337,7 +337,7 @@ pub(crate) fn title_of(text: &str) -> String {
 }
 
 /// A title of the length that a list shows.
-fn shortened(title: &str) -> String {
+pub(crate) fn shortened(title: &str) -> String {
     let words = title.split_whitespace().collect::<Vec<_>>().join(" ");
     match words.char_indices().nth(MAX_TITLE_CHARS) {
         Some((end, _)) => format!("{}…", words[..end].trim_end()),

@@ -36,21 +36,23 @@ pub(crate) struct Imported {
     pub(crate) n_newer: usize,
 }
 
-/// Kept chats as a JSON file; those that are no JSON are left out.
-pub(crate) fn to_json(chats: &[(ChatId, Kept)]) -> String {
+/// Kept chats as a JSON file, and how many it has; those that are no JSON are left out.
+pub(crate) fn to_json(chats: &[(ChatId, Kept)]) -> (String, usize) {
     let entry = |(id, kept): &(ChatId, Kept)| {
         let value = |text: &str| serde_json::from_str(text).ok();
         Some(Entry { id: id.clone(), head: value(&kept.head)?, body: value(&kept.body)? })
     };
-    let chats = chats.iter().filter_map(entry).collect();
+    let chats: Vec<Entry> = chats.iter().filter_map(entry).collect();
+    let n_chats = chats.len();
     let file = ChatFile { pagelm: KIND.to_owned(), version: VERSION, chats };
-    serde_json::to_string_pretty(&file).expect("plain data has a JSON form")
+    (serde_json::to_string_pretty(&file).expect("plain data has a JSON form"), n_chats)
 }
 
 /// The chats in a file of that name. The error is a sentence.
 pub(crate) fn from_json(name: &str, text: &str) -> Result<Imported, String> {
-    let refused =
-        |why: &str| format!("{name} holds no chats that this page exported ({why}); nothing was imported.");
+    let refused = |why: &str| {
+        format!("{name} holds no chats that this page exported ({why}); nothing of it was imported.")
+    };
     let value: Value =
         serde_json::from_str(text).map_err(|error| refused(&format!("it is not JSON: {error}")))?;
     if value.get("pagelm").and_then(Value::as_str) != Some(KIND) {
@@ -126,7 +128,8 @@ mod tests {
         let damaged = Kept { head: "{".to_owned(), body: String::new() };
         let newer = Kept { head: r#"{"version": 99}"#.to_owned(), body: r#"{"version": 99}"#.to_owned() };
         let chats = [("a", chat().to_kept()), ("b", chat().to_kept()), ("x", damaged), ("y", newer)];
-        let text = to_json(&chats.map(|(id, kept)| (id.to_owned(), kept)));
+        let (text, n_chats) = to_json(&chats.map(|(id, kept)| (id.to_owned(), kept)));
+        assert_eq!(n_chats, 3, "what is damaged is told");
         let expected =
             Imported { chats: vec![("a".to_owned(), chat()), ("b".to_owned(), chat())], n_newer: 1 };
         assert_eq!(from_json("chats.json", &text), Ok(expected));
@@ -134,7 +137,7 @@ mod tests {
 
     #[test]
     fn another_file_is_refused() {
-        let broken = to_json(&[("a".to_owned(), chat().to_kept())]).replace("assistant", "cat");
+        let broken = to_json(&[("a".to_owned(), chat().to_kept())]).0.replace("assistant", "cat");
         for (text, part) in [
             ("", "not JSON"),
             ("[1, 2]", "does not say"),

@@ -71,12 +71,43 @@ impl ChatStore {
 
     /// Keeps the texts of a chat, whatever they say.
     pub(crate) fn put(&self, id: &str, kept: &Kept) -> impl Future<Output = Result<(), String>> + use<> {
-        let key = JsValue::from_str(id);
+        self.put_all(&[(id, kept)])
+    }
+
+    /// Keeps the texts of chats: of all, or of none.
+    pub(crate) fn put_all(
+        &self,
+        chats: &[(&str, &Kept)],
+    ) -> impl Future<Output = Result<(), String>> + use<> {
         let written = self.write(|heads, bodies| {
-            heads.put_with_key(&kept.head.as_str().into(), &key)?;
-            bodies.put_with_key(&kept.body.as_str().into(), &key).map(drop)
+            chats.iter().try_for_each(|(id, kept)| {
+                let key = JsValue::from_str(id);
+                heads.put_with_key(&kept.head.as_str().into(), &key)?;
+                bodies.put_with_key(&kept.body.as_str().into(), &key).map(drop)
+            })
         });
-        self.announce_after(written, Announcement::Saved(id.to_owned()))
+        let saved = chats.iter().map(|(id, _)| Announcement::Saved((*id).to_owned()));
+        self.announce_after(written, saved.collect())
+    }
+
+    /// Calls a chat otherwise, if it is kept. Its head is read and written in one transaction, so that nothing is undone that
+    /// is written of it at the same time.
+    pub(crate) fn rename(&self, id: &str, title: &str) -> impl Future<Output = Result<(), String>> + use<> {
+        let (key, title) = (JsValue::from_str(id), title.to_owned());
+        let written = self.write(|heads, _| {
+            let asked = heads.get(&key)?;
+            let (heads, read) = (heads.clone(), asked.clone());
+            let rename = Closure::once_into_js(move || -> Result<(), JsValue> {
+                let text = read.result()?.as_string().unwrap_or_default();
+                if let Ok(head) = Head::from_json(&text) {
+                    heads.put_with_key(&head.renamed(&title).to_json().into(), &key)?;
+                }
+                Ok(())
+            });
+            asked.set_onsuccess(Some(rename.unchecked_ref()));
+            Ok(())
+        });
+        self.announce_after(written, vec![Announcement::Saved(id.to_owned())])
     }
 
     /// Removes a chat.
@@ -86,7 +117,7 @@ impl ChatStore {
             heads.delete(&key)?;
             bodies.delete(&key).map(drop)
         });
-        self.announce_after(written, Announcement::Deleted(id.to_owned()))
+        self.announce_after(written, vec![Announcement::Deleted(id.to_owned())])
     }
 
     /// The texts of a chat, if it is kept.
@@ -160,7 +191,11 @@ impl ChatStore {
     ) -> Result<Promise, JsValue> {
         let transaction = self.begin(IdbTransactionMode::Readwrite)?;
         let (heads, bodies) = stores(&transaction)?;
-        write(&heads, &bodies)?;
+        if let Err(error) = write(&heads, &bodies) {
+            // What was written before that is not kept either.
+            let _ = transaction.abort();
+            return Err(error);
+        }
         Ok(Promise::new(&mut |resolve, reject| {
             transaction.set_oncomplete(Some(&resolve));
             transaction.set_onabort(Some(&reject));
@@ -170,7 +205,7 @@ impl ChatStore {
     fn announce_after(
         &self,
         written: Result<Promise, JsValue>,
-        announcement: Announcement,
+        announcements: Vec<Announcement>,
     ) -> impl Future<Output = Result<(), String>> + use<> {
         let channel = self.channel.clone();
         async move {
@@ -179,9 +214,11 @@ impl ChatStore {
                 Err(error) => Err(error),
             };
             written.map_err(|error| sentence(&error))?;
-            let text = serde_json::to_string(&announcement).expect("plain data has a JSON form");
-            // A tab that does not hear it reads it when it is reloaded.
-            channel.map(|channel| channel.post_message(&text.into()));
+            for announcement in announcements {
+                let text = serde_json::to_string(&announcement).expect("plain data has a JSON form");
+                // A tab that does not hear it reads it when it is reloaded.
+                channel.as_ref().map(|channel| channel.post_message(&text.into()));
+            }
             Ok(())
         }
     }

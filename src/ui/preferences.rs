@@ -1,6 +1,6 @@
 //! What a person set: kept from visit to visit, as plain data. A model's options are kept only where they were changed.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, mem};
 
 use serde::{Deserialize, Serialize};
 
@@ -83,6 +83,14 @@ impl Preferences {
         serde_json::to_string(self).expect("settings have a JSON form")
     }
 
+    /// Takes over what another tab kept; a text that cannot be read changes nothing. The model in use stays this tab's own.
+    pub(crate) fn take_in(&mut self, text: &str) {
+        if let Ok(kept) = serde_json::from_str::<Self>(text) {
+            let (model, defaults) = (mem::take(&mut self.model), mem::take(&mut self.defaults));
+            *self = Self { model, defaults, ..kept };
+        }
+    }
+
     /// The settings in a kept text. One that cannot be read, from another version, is as good as none.
     pub(crate) fn from_json(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_default()
@@ -118,6 +126,24 @@ mod tests {
         preferences.edit_options(|options| options.top_k = 40);
         preferences.edit_options(|options| options.top_k = default_options().top_k);
         assert!(!preferences.options_changed());
+    }
+
+    #[test]
+    fn tabs_share_what_is_set() {
+        let mut one = Preferences::default();
+        one.use_model("A", default_options());
+        let mut two = Preferences::default();
+        two.use_model("B", default_options());
+        two.edit_options(|options| options.top_k = 40);
+        two.system_prompt = "Be brief.".to_owned();
+        one.take_in(&two.to_json());
+        assert_eq!((one.system_prompt.as_str(), one.model()), ("Be brief.", "A"));
+        assert!(!one.options_changed());
+        one.use_model("B", default_options());
+        assert_eq!(one.options().top_k, 40);
+        let before = one.clone();
+        one.take_in(r#"{"load": 3}"#);
+        assert_eq!(one, before, "what a newer page keeps is not understood");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::{collections::HashMap, ops::ControlFlow, rc::Rc, time::Duration};
 
 use gloo_net::http;
-use leptos::prelude::*;
+use leptos::{ev, prelude::*};
 use wasm_bindgen::JsValue;
 use web_sys::{File, Storage};
 
@@ -66,6 +66,13 @@ impl Screen {
             keeping: StoredValue::new_local(Keeping::default()),
         };
         screen.start_chats();
+        let sharing = window_event_listener(ev::storage, move |event| {
+            if let Some(text) = event.new_value().filter(|_| event.key().as_deref() == Some(PREFERENCES_KEY))
+            {
+                screen.change(|state| state.edit(|preferences| preferences.take_in(&text)));
+            }
+        });
+        on_cleanup(move || sharing.remove());
         client.listen(move |incoming| {
             screen.hear(incoming);
             ControlFlow::Continue(())
@@ -228,13 +235,10 @@ impl Screen {
 
     /// Changes what the person set together with other things, and keeps it.
     pub(crate) fn edit_state(self, edit: impl FnOnce(&mut State)) {
+        let before = self.peek(|state| state.preferences.clone());
         self.change(edit);
-        self.keep_preferences();
-    }
-
-    /// Keeps what the person set.
-    pub(super) fn keep_preferences(self) {
-        if let Some(storage) = storage() {
+        // What did not change here may be newer there, by another tab.
+        if let Some(storage) = storage().filter(|_| self.peek(|state| state.preferences != before)) {
             // A full or forbidden storage only means that the next visit starts anew.
             let _ = storage.set_item(PREFERENCES_KEY, &self.peek(|state| state.preferences.to_json()));
         }

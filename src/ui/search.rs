@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is known of a chat is what it said when it was written at the time that stands beside it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::chat::{Chat, ChatId, Listed};
 
@@ -33,6 +33,17 @@ impl Index {
             head.is_some_and(|head| known != Some(head.updated_ms))
         };
         listed.iter().filter(is_stale).map(|listed| listed.id.clone()).collect()
+    }
+
+    /// Whether the chat was ever looked at.
+    pub(crate) fn knows(&self, id: &str) -> bool {
+        self.chats.contains_key(id)
+    }
+
+    /// Forgets the chats that are not listed.
+    pub(crate) fn keep_only(&mut self, listed: &[Listed]) {
+        let ids: HashSet<&str> = listed.iter().map(|listed| listed.id.as_str()).collect();
+        self.chats.retain(|id, _| ids.contains(id.as_str()));
     }
 
     /// Notes what a chat says.

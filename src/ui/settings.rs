@@ -8,7 +8,7 @@ use super::{
     screen::Screen,
     state::Part,
     structure::FormOfAnswers,
-    this_chat::ThisChat,
+    this_chat::{ThisChat, follow},
 };
 use crate::protocol::{DeviceChoice, KvType, Precision, Quantize};
 
@@ -150,12 +150,18 @@ fn NumberBox(
         value.track();
         error.set(None);
     });
+    let number_box = NodeRef::<html::Input>::new();
+    follow(value, move |value| {
+        error.set(None);
+        number_box.get_untracked().into_iter().for_each(|shown| shown.set_value(value));
+    });
     let about_id = format!("{id}-about");
     view! {
         <div class="field number">
             <label for=id>{label}</label>
             <input
                 id=id
+                node_ref=number_box
                 type="text"
                 inputmode="decimal"
                 autocomplete="off"

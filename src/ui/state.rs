@@ -157,8 +157,12 @@ pub(crate) struct State {
     expected: Option<Expected>,
     /// A text of the person's is about to become a turn.
     sending: bool,
+    /// How often a change to a chat was refused.
+    pub(crate) refusals: u32,
     /// The turns differ from what is kept.
     unsaved: bool,
+    /// They differ still, though it was tried to keep them.
+    write_failed: bool,
     /// It was said that chats cannot be kept.
     storage_failed: bool,
     /// When (ms) the engine last said something or was last asked to stop or to load.

@@ -1,6 +1,8 @@
 //! What a model thought before it answered, told apart from the answer by the tags around it. Both are slices of one text,
 //! which stays whole wherever it is kept or sent.
 
+use std::borrow::Cow;
+
 use crate::protocol::THINKING_TAGS as TAGS;
 
 /// An answer in its two parts.
@@ -22,8 +24,7 @@ pub(crate) fn parts(text: &str, grows: bool) -> Parts<'_> {
         return match inside.split_once(close) {
             Some((thought, said)) => over(thought, said),
             None if grows => {
-                let n_begun = (1..close.len()).rev().find(|n| inside.ends_with(&close[..*n])).unwrap_or(0);
-                Parts { thought: Some(&inside[..inside.len() - n_begun]), is_thinking: true, said: "" }
+                Parts { thought: Some(without_begun(inside, close)), is_thinking: true, said: "" }
             }
             None => over(inside, ""),
         };
@@ -52,6 +53,24 @@ pub(crate) fn after_opening<'a>(text: &'a str, opening: &str) -> &'a str {
     text.strip_prefix(opening)
         .or_else(|| text.trim_start().strip_prefix(tag).map(str::trim_start))
         .unwrap_or(text)
+}
+
+/// An answer as a later one is to read it: where it was stopped within a thought, that is ended. Templates leave out what was
+/// thought, up to its end.
+pub(crate) fn ended(text: &str) -> Cow<'_, str> {
+    let begun = text.trim_start();
+    let open =
+        |(open, close): &(&str, &str)| begun.strip_prefix(open).is_some_and(|inside| !inside.contains(close));
+    match TAGS.iter().find(|tags| open(tags)) {
+        Some((_, close)) => format!("{}\n{close}\n\n", without_begun(text, close)).into(),
+        None => text.into(),
+    }
+}
+
+/// A text without the beginning of a tag that it ends with.
+fn without_begun<'a>(text: &'a str, tag: &str) -> &'a str {
+    let n_begun = (1..tag.len()).rev().find(|n| text.ends_with(&tag[..*n])).unwrap_or(0);
+    &text[..text.len() - n_begun]
 }
 
 /// The last line of a thought with words in it.
@@ -84,6 +103,20 @@ fn end_alone(text: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thought_that_was_stopped_is_ended() {
+        for (text, expected) in [
+            ("Paris", "Paris"),
+            ("<think>a</think>b", "<think>a</think>b"),
+            ("<think>\nFrance", "<think>\nFrance\n</think>\n\n"),
+            ("<thinking>a</think", "<thinking>a\n</thinking>\n\n"),
+            ("Say <think>", "Say <think>"),
+        ] {
+            assert_eq!(ended(text), expected, "{text}");
+            assert_eq!(said(&ended(text)), said(text), "{text}");
+        }
+    }
 
     #[test]
     fn thoughts_are_told_from_answers() {

@@ -14,12 +14,35 @@ use super::{
 const OF_MODEL: &str = "";
 const OWN_VALUES: &str = "\u{1}own";
 
+/// Shows a value again in its box where another chat came on screen or a change was refused: the value may be what it was
+/// while the box says something else.
+pub(super) fn follow(value: Memo<String>, show: impl Fn(&str) + 'static) {
+    let screen = Screen::expect();
+    let shown =
+        Memo::new(move |_| screen.read(Part::Preferences, |state| (state.refusals, state.chat.id.clone())));
+    Effect::new(move |before: Option<()>| {
+        shown.track();
+        if before.is_some() {
+            value.with_untracked(|value| show(value));
+        }
+    });
+}
+
 /// What the chat on screen has of its own.
 #[component]
 pub(crate) fn ThisChat() -> impl IntoView {
     let screen = Screen::expect();
-    let prompt = move || screen.read(Part::Preferences, |state| state.system_prompt().to_owned());
-    let when_full = move || screen.read(Part::Preferences, |state| state.own.when_full.name());
+    let prompt = Memo::new(move |_| screen.read(Part::Preferences, |state| state.system_prompt().to_owned()));
+    let prompt_box = NodeRef::<html::Textarea>::new();
+    follow(prompt, move |value| {
+        prompt_box.get_untracked().into_iter().for_each(|shown| shown.set_value(value));
+    });
+    let when_full =
+        Memo::new(move |_| screen.read(Part::Preferences, |state| state.own.when_full.name().to_owned()));
+    let when_full_box = NodeRef::<html::Select>::new();
+    follow(when_full, move |value| {
+        when_full_box.get_untracked().into_iter().for_each(|shown| shown.set_value(value));
+    });
     view! {
         <fieldset class="this-chat">
             <legend>"This chat"</legend>
@@ -29,8 +52,9 @@ pub(crate) fn ThisChat() -> impl IntoView {
                 <textarea
                     id="chat-system-prompt"
                     rows="3"
+                    node_ref=prompt_box
                     aria-describedby="chat-system-prompt-about"
-                    prop:value=prompt
+                    prop:value=move || prompt.get()
                     on:change:target=move |event| {
                         let text = event.target().value();
                         screen.amend(move |state| state.edit_own(|own| own.system_prompt = Some(text)));
@@ -47,8 +71,9 @@ pub(crate) fn ThisChat() -> impl IntoView {
                 <label for="when-full">"When the context is full"</label>
                 <select
                     id="when-full"
+                    node_ref=when_full_box
                     aria-describedby="when-full-about"
-                    prop:value=when_full
+                    prop:value=move || when_full.get()
                     on:change:target=move |event| {
                         let value = event.target().value();
                         let chosen = WhenFull::ALL.into_iter().find(|when| when.name() == value);
@@ -92,6 +117,9 @@ fn Presets() -> impl IntoView {
         if let Some(select) = select.get() {
             request_animation_frame(move || select.set_value(&chosen));
         }
+    });
+    follow(chosen, move |value| {
+        select.get_untracked().into_iter().for_each(|shown| shown.set_value(value));
     });
     let choose = move |value: String| {
         screen.amend(move |state| {
@@ -203,13 +231,17 @@ fn Thinking() -> impl IntoView {
             state.model.as_ref().is_some_and(|model| model.info.template_arguments.iter().any(reads))
         })
     });
-    let value = move || {
+    let value = Memo::new(move |_| {
         screen.read(Part::Preferences, |state| match state.own.arguments.get(THINKING) {
-            Some(Value::Bool(true)) => "on",
-            Some(Value::Bool(false)) => "off",
-            _ => "",
+            Some(Value::Bool(true)) => "on".to_owned(),
+            Some(Value::Bool(false)) => "off".to_owned(),
+            _ => String::new(),
         })
-    };
+    });
+    let select = NodeRef::<html::Select>::new();
+    follow(value, move |value| {
+        select.get_untracked().into_iter().for_each(|shown| shown.set_value(value));
+    });
     let choose = move |value: String| {
         screen.amend(move |state| {
             state.edit_own(|own| match value.as_str() {
@@ -224,8 +256,9 @@ fn Thinking() -> impl IntoView {
                 <label for="thinking">"Thinking"</label>
                 <select
                     id="thinking"
+                    node_ref=select
                     aria-describedby="thinking-about"
-                    prop:value=value
+                    prop:value=move || value.get()
                     on:change:target=move |event| choose(event.target().value())
                 >
                     <option value="">"as it is"</option>
@@ -252,6 +285,11 @@ fn Arguments() -> impl IntoView {
         lines.track();
         error.set(None);
     });
+    let lines_box = NodeRef::<html::Textarea>::new();
+    follow(lines, move |value| {
+        error.set(None);
+        lines_box.get_untracked().into_iter().for_each(|shown| shown.set_value(value));
+    });
     let read = move || {
         let read = screen.read(Part::Models, |state| {
             state.model.as_ref().map(|model| model.info.template_arguments.join(", ")).unwrap_or_default()
@@ -270,6 +308,7 @@ fn Arguments() -> impl IntoView {
             <label for="arguments">"Template arguments"</label>
             <textarea
                 id="arguments"
+                node_ref=lines_box
                 class="code"
                 rows="2"
                 spellcheck="false"

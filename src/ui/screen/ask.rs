@@ -6,12 +6,15 @@ use leptos::{prelude::*, task::spawn_local};
 
 use super::{
     Screen,
-    chats::{Change, Storage, lock_name, show_fragment},
+    chats::{Storage, lock_name, show_fragment, strike},
 };
 use crate::{
     client::locks::{self, Claim},
     protocol::GenerateOptions,
-    ui::state::{Intent, State},
+    ui::{
+        chat::ChatId,
+        state::{Intent, State},
+    },
 };
 
 /// Another tab has the chat's lock.
@@ -30,7 +33,10 @@ impl Screen {
         if taken {
             spawn_local(async move {
                 let id = self.peek(|state| state.chat.id.clone());
-                let claimed = self.claim_chat(&id).await;
+                let claim = self.claim_in_turn(&id).await;
+                // What is changed and kept meanwhile does not give the lock back.
+                self.keeping.update_value(|keeping| keeping.asking.push(id.clone()));
+                let claimed = self.take_claim(claim, &id).await;
                 let client = self.client.get_value();
                 let request = self.change(|state| match claimed {
                     Ok(()) if state.chat.id == id => state.ask_for(&intent, client.next_request()),
@@ -40,9 +46,10 @@ impl Screen {
                         None
                     }
                 });
+                self.keeping.update_value(|keeping| strike(&mut keeping.asking, &id));
                 if request.is_none() {
-                    self.keeping.update_value(|keeping| keeping.lock = None);
-                    return self.change(|state| state.give_back_intent(intent));
+                    self.change(|state| state.give_back_intent(intent));
+                    return self.let_go(&id);
                 }
                 self.send(request);
                 self.save();
@@ -62,17 +69,15 @@ impl Screen {
 
     /// Changes the chat on screen: at once where it is this tab's alone, else once its lock is had.
     pub(crate) fn amend(self, change: impl FnOnce(&mut State) + 'static) {
-        let is_own = self.keeping.with_value(|keeping| keeping.lock.is_some() && keeping.changes.is_empty());
-        if is_own || self.peek(|state| !state.chat.is_kept()) {
+        let id = self.peek(|state| state.chat.id.clone());
+        let is_first =
+            self.keeping.with_value(|keeping| keeping.changes.iter().all(|(other, _)| *other != id));
+        if (is_first && self.has_lock(&id)) || self.peek(|state| !state.chat.is_kept()) {
             return self.edit_state(change);
         }
-        let mut is_first = false;
-        self.keeping.update_value(|keeping| {
-            is_first = keeping.changes.is_empty();
-            keeping.changes.push(Box::new(change));
-        });
+        self.keeping.update_value(|keeping| keeping.changes.push((id.clone(), Box::new(change))));
         if is_first {
-            spawn_local(self.amend_all());
+            spawn_local(self.amend_all(id));
         }
     }
 
@@ -84,43 +89,60 @@ impl Screen {
         self.amend(move |state| state.edit_options(edit));
     }
 
-    /// Makes the changes that wait, once the chat's lock is had.
-    async fn amend_all(self) {
-        let id = self.peek(|state| state.chat.id.clone());
-        let name = lock_name(&id);
-        // What this tab does meanwhile waits for the lock.
-        let claim = self.claim(&id);
+    /// Makes the changes to a chat that wait, once its lock is had.
+    async fn amend_all(self, id: ChatId) {
+        let claim = self.claim_in_turn(&id).await;
+        let claimed = self.take_claim(claim, &id).await;
+        let mut changes = Vec::new();
+        self.keeping.update_value(|keeping| {
+            changes.extend(keeping.changes.extract_if(.., |(other, _)| *other == id));
+        });
+        // Those meant for a chat that left the screen meanwhile go with it.
+        if self.peek(|state| state.chat.id == id) {
+            match claimed {
+                Ok(()) => self.edit_state(|state| changes.into_iter().for_each(|(_, change)| change(state))),
+                Err(sentence) => self.change(|state| state.refuse_change(sentence)),
+            }
+        }
+        self.let_go(&id);
+    }
+
+    /// Whether this tab has the chat's lock at hand.
+    pub(super) fn has_lock(self, id: &str) -> bool {
+        let name = lock_name(id);
+        self.keeping.with_value(|keeping| keeping.lock.as_ref().is_some_and(|lock| lock.name() == name))
+    }
+
+    /// Gives the chat's lock back, unless it is still needed: for an answer, or until a save that is under way or due is done.
+    fn let_go(self, id: &str) {
+        let is_due = |state: &State| state.chat.id == id && (state.answering.is_some() || state.is_unsaved());
+        if self.has_lock(id) && !self.peek(is_due) {
+            self.keeping.update_value(|keeping| {
+                if !keeping.asking.iter().any(|asking| asking == id) {
+                    keeping.lock = None;
+                }
+            });
+        }
+    }
+
+    /// Takes a chat's lock as [`Screen::claim`] does. What this tab does meanwhile waits for the lock, and is not told that
+    /// another tab has it.
+    async fn claim_in_turn(self, id: &str) -> Claim {
+        let claim = self.claim(id);
+        let name = lock_name(id);
         self.keeping.update_value(|keeping| keeping.returning.push(name.clone()));
         let claim = claim.await;
-        self.keeping.update_value(|keeping| {
-            if let Some(place) = keeping.returning.iter().position(|other| *other == name) {
-                keeping.returning.swap_remove(place);
-            }
-        });
-        let claimed = self.take_claim(claim, &id).await;
-        let mut changes: Vec<Change> = Vec::new();
-        self.keeping.update_value(|keeping| changes.append(&mut keeping.changes));
-        if self.peek(|state| state.chat.id != id) {
-            // They were meant for a chat that left the screen meanwhile.
-            self.keeping.update_value(|keeping| keeping.lock = None);
-            return;
-        }
-        match claimed {
-            Ok(()) => self.edit_state(|state| changes.into_iter().for_each(|change| change(state))),
-            Err(sentence) => self.change(|state| state.refuse(sentence)),
-        }
-        if self.peek(|state| state.answering.is_none() && !state.is_unsaved()) {
-            self.keeping.update_value(|keeping| keeping.lock = None);
-        }
+        self.keeping.update_value(|keeping| strike(&mut keeping.returning, &name));
+        claim
     }
 
-    /// Makes sure that nobody else answers in the chat, and that all of it is on screen. The error is a sentence.
-    async fn claim_chat(self, id: &str) -> Result<(), String> {
-        let claim = self.claim(id).await;
-        self.take_claim(claim, id).await
-    }
-
+    /// Makes sure that nobody else answers in the chat, and that all of it is on screen, if it is still the one there. The
+    /// error is a sentence.
     async fn take_claim(self, claim: Claim, id: &str) -> Result<(), String> {
+        if self.peek(|state| state.chat.id != id) {
+            // The lock at hand may be another chat's by now.
+            return Ok(());
+        }
         match claim {
             Claim::Held(lock) => self.keeping.update_value(|keeping| keeping.lock = Some(lock)),
             Claim::Taken => {

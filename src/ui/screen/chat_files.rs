@@ -1,6 +1,6 @@
 //! What is done with chats in the store beside the one on screen: renamed, looked through, taken out and in as files.
 //!
-//! Invariant: a chat that is answered elsewhere is not written to, and an import writes over nothing.
+//! Invariant: a chat that is answered elsewhere is not written to. A file is imported whole or not at all, and over nothing.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use super::{Screen, chats::fresh_id};
 use crate::{
     client::locks::Claim,
     ui::{
-        chat::{Chat, ChatId, Head, Kept},
+        chat::{Chat, ChatId, Kept, is_id},
         chat_file::{self, Imported},
         words,
     },
@@ -39,8 +39,9 @@ impl Screen {
     pub(crate) fn rename_chat(self, id: ChatId, title: String) {
         let Some(store) = self.store().filter(|_| !title.trim().is_empty()) else { return };
         let is_answering = self.peek(|state| state.chat.id == id && state.answering.is_some());
+        let is_own = is_answering || self.has_lock(&id);
         spawn_local(async move {
-            let claim = if is_answering { None } else { Some(self.claim(&id).await) };
+            let claim = if is_own { None } else { Some(self.claim(&id).await) };
             if matches!(claim, Some(Claim::Taken)) {
                 return self.change(|state| {
                     state.refuse(
@@ -49,20 +50,13 @@ impl Screen {
                     );
                 });
             }
-            let renamed = async {
-                let kept = store.kept(&id).await?;
-                let head = kept.as_ref().and_then(|kept| Head::from_json(&kept.head).ok());
-                let (Some(kept), Some(head)) = (kept, head) else { return Ok(None) };
-                let head = head.renamed(&title);
-                store.put(&id, &Kept { head: head.to_json(), ..kept }).await?;
-                Ok(Some(head.title))
-            };
-            let renamed = renamed.await;
+            // On screen first: whatever is saved from there after this is called so.
+            self.change(|state| state.rename_chat(&id, &title));
+            let renamed = store.rename(&id, &title).await;
             drop(claim);
-            self.change(|state| match renamed {
-                Ok(title) => title.into_iter().for_each(|title| state.rename_chat(&id, title)),
-                Err(sentence) => state.stored(Err(sentence)),
-            });
+            if let Err(sentence) = renamed {
+                self.change(|state| state.stored(Err(sentence)));
+            }
             self.list_chats();
         });
     }
@@ -97,17 +91,25 @@ impl Screen {
                     store.list().await.map(|all| all.into_iter().map(|listed| listed.id).collect())
                 }
             };
-            let exported = async { store.all_kept(&ids?).await };
-            let file = exported.await.map(|chats| {
+            let exported = async {
+                let ids = ids?;
+                Ok::<_, String>((ids.len(), store.all_kept(&ids).await?))
+            };
+            let mut n_left_out = 0;
+            let file = exported.await.map(|(n_chats, chats)| {
                 let own = chats.first().and_then(|(_, kept)| Chat::from_kept(kept).ok());
                 match (what, own) {
                     (Export::Markdown, Some(chat)) => {
                         Some((chat_file::file_name(&chat.head, "md"), chat_file::to_markdown(&chat)))
                     }
                     (Export::Json, Some(chat)) => {
-                        Some((chat_file::file_name(&chat.head, "json"), chat_file::to_json(&chats)))
+                        Some((chat_file::file_name(&chat.head, "json"), chat_file::to_json(&chats).0))
                     }
-                    (Export::All, _) => Some(("pagelm-chats.json".to_owned(), chat_file::to_json(&chats))),
+                    (Export::All, _) => {
+                        let (text, n_written) = chat_file::to_json(&chats);
+                        n_left_out = n_chats - n_written;
+                        Some(("pagelm-chats.json".to_owned(), text))
+                    }
                     (Export::Markdown | Export::Json, None) => None,
                 }
             });
@@ -125,6 +127,14 @@ impl Screen {
                 }
                 Err(sentence) => self.change(|state| state.stored(Err(sentence))),
             }
+            if n_left_out > 0 {
+                let chats = words::counted(n_left_out as u32, "chat is", "chats are");
+                self.change(|state| {
+                    state.notify(format!(
+                        "{chats} not in the file: what this browser keeps of them is damaged."
+                    ));
+                });
+            }
         });
     }
 
@@ -141,13 +151,20 @@ impl Screen {
                     let Imported { chats, n_newer: newer } = read_file(&file).await?;
                     let mut taken: HashSet<ChatId> =
                         store.list().await?.into_iter().map(|listed| listed.id).collect();
-                    for (id, chat) in chats {
-                        let is_usable = crate::ui::chat::is_id(&id) && !taken.contains(&id);
+                    let named = chats.into_iter().map(|(id, chat)| {
+                        let is_usable = is_id(&id) && !taken.contains(&id);
                         let id = if is_usable { id } else { fresh_id() };
-                        store.save(&id, &chat).await?;
-                        taken.insert(id);
-                        n_chats += 1;
-                    }
+                        taken.insert(id.clone());
+                        (id, chat.to_kept())
+                    });
+                    let named: Vec<(ChatId, Kept)> = named.collect();
+                    let texts: Vec<(&str, &Kept)> =
+                        named.iter().map(|(id, kept)| (id.as_str(), kept)).collect();
+                    store
+                        .put_all(&texts)
+                        .await
+                        .map_err(|cause| format!("Nothing of {} was imported. {cause}", file.name()))?;
+                    n_chats += named.len() as u32;
                     n_newer += newer as u32;
                 }
                 Ok::<(), String>(())
@@ -174,7 +191,7 @@ impl Screen {
 async fn read_file(file: &File) -> Result<Imported, String> {
     let name = file.name();
     if file.size() > MAX_FILE_BYTES {
-        return Err(format!("{name} is too large to be a file of chats; nothing was imported."));
+        return Err(format!("{name} is too large to be a file of chats; nothing of it was imported."));
     }
     let text = JsFuture::from(file.text()).await.ok().and_then(|text| text.as_string());
     let text = text.ok_or_else(|| format!("{name} could not be read; choose it again."))?;

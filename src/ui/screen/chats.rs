@@ -29,7 +29,7 @@ pub(super) struct Keeping {
     storage: Storage,
     /// Held while this tab answers in the chat on screen.
     pub(super) lock: Option<Held>,
-    /// Names of this tab's own locks that are given back once a save is done.
+    /// Names of this tab's own locks that are taken just now, or given back once a save is done.
     pub(super) returning: Vec<String>,
     /// A save is planned.
     save_due: bool,
@@ -37,11 +37,20 @@ pub(super) struct Keeping {
     watched: Vec<ChatId>,
     /// Whether the list of chats is shown.
     listing: bool,
-    /// Changes to the chat on screen that wait for its lock.
-    pub(super) changes: Vec<Change>,
+    /// Changes to chats that wait for the chat's lock.
+    pub(super) changes: Vec<(ChatId, Change)>,
+    /// Chats whose lock was taken to ask in them, which is about to be done.
+    pub(super) asking: Vec<ChatId>,
 }
 
-/// A change to the chat on screen.
+/// Takes a name off a list once, where several of the kind may stand for as many that are under way.
+pub(super) fn strike(names: &mut Vec<String>, name: &str) {
+    if let Some(place) = names.iter().position(|other| other == name) {
+        names.swap_remove(place);
+    }
+}
+
+/// A change to a chat while it is on screen.
 pub(super) type Change = Box<dyn FnOnce(&mut State)>;
 
 /// Where chats are kept.
@@ -93,6 +102,8 @@ impl Screen {
 
     fn leave_chat(self) {
         self.send(self.change(State::leave_chat));
+        // What could not be kept before gets another chance.
+        self.save();
     }
 
     /// Puts the chat on screen that the page's URL names now.
@@ -116,10 +127,7 @@ impl Screen {
 
     /// Shows what is kept of a chat, if it is the one on screen and this tab is not itself writing to it.
     pub(super) async fn read_chat(self, id: ChatId) {
-        let is_passive = || {
-            let writes = self.keeping.with_value(|keeping| keeping.lock.is_some());
-            !writes && self.peek(|state| state.chat.id == id)
-        };
+        let is_passive = || !self.has_lock(&id) && self.peek(|state| state.chat.id == id);
         let read = match self.storage() {
             Storage::Opening => return,
             Storage::Missing => Err(None),
@@ -224,17 +232,24 @@ impl Screen {
             return;
         }
         let Some(save) = self.change(|state| state.take_unsaved(Date::now())) else { return };
-        let ended = self.peek(|state| state.answering.is_none());
+        let (id, ended) = self.peek(|state| (state.chat.id.clone(), state.answering.is_none()));
+        let name = lock_name(&id);
         let mut lock = None;
-        self.keeping.update_value(|keeping| lock = keeping.lock.take_if(|_| ended));
+        self.keeping.update_value(|keeping| {
+            let ended = ended && !keeping.asking.contains(&id);
+            lock = keeping.lock.take_if(|lock| ended && lock.name() == name);
+        });
         let Storage::Open(store) = storage else { return };
         let name = lock.as_ref().map(|lock| lock.name().to_owned());
         self.keeping.update_value(|keeping| keeping.returning.extend(name.clone()));
         let done = move |result| {
-            self.change(|state| state.stored(result));
+            self.change(|state| state.wrote(&id, result));
             drop(lock);
-            self.keeping
-                .update_value(|keeping| keeping.returning.retain(|other| Some(other) != name.as_ref()));
+            self.keeping.update_value(|keeping| {
+                if let Some(name) = &name {
+                    strike(&mut keeping.returning, name);
+                }
+            });
             self.list_chats();
         };
         match save {
@@ -306,15 +321,26 @@ impl Screen {
         });
     }
 
-    /// Brings the chat back that was deleted last.
+    /// Brings the chat back that was deleted last. Where its id was taken meanwhile, as by an import, it gets another.
     pub(crate) fn undo_delete(self) {
         let deleted = self.peek(|state| state.deleted.clone());
-        let (Some(store), Some(Deleted { id, kept, .. })) = (self.store(), deleted) else { return };
+        let (Some(store), Some(deleted)) = (self.store(), deleted) else { return };
+        // Once is enough.
+        self.change(|state| state.remember_deleted(None));
         spawn_local(async move {
-            let result = store.put(&id, &kept).await;
+            let id = &deleted.id;
+            let is_shown = self.peek(|state| state.chat.id == *id);
+            let claim = if is_shown { Claim::Taken } else { self.claim(id).await };
+            let put = async {
+                let is_free = !matches!(claim, Claim::Taken) && store.kept(id).await?.is_none();
+                let id = if is_free { id.clone() } else { fresh_id() };
+                store.put(&id, &deleted.kept).await
+            };
+            let result = put.await;
+            drop(claim);
             self.change(|state| {
-                if result.is_ok() {
-                    state.remember_deleted(None);
+                if result.is_err() && state.deleted.is_none() {
+                    state.remember_deleted(Some(deleted));
                 }
                 state.stored(result);
             });

@@ -8,7 +8,7 @@ use crate::{
     protocol::{FinishReason, Message, Prompt, Request, RequestId, Usage, thought_opening},
     ui::{
         tally::Tally,
-        thinking::after_opening,
+        thinking::{after_opening, ended},
         turn::{Grown, Speaker, Stage, Turn, TurnId},
     },
 };
@@ -38,6 +38,8 @@ pub(crate) struct Answering {
     pub(super) step: Step,
     /// Tokens of it that there were before.
     n_before: u32,
+    /// Where the model's view begins for it, where that is not where it began before.
+    pub(super) view_begins: Option<TurnId>,
 }
 
 /// What is taken back where nothing comes of it.
@@ -166,8 +168,9 @@ impl State {
                 self.push_turn(Speaker::Assistant, String::new(), reading)
             }
         };
+        let step = Step::Answer;
         self.answering =
-            Some(Answering { request, stopping: false, turn, kind, step: Step::Answer, n_before: 0 });
+            Some(Answering { request, stopping: false, turn, kind, step, n_before: 0, view_begins: None });
         self.tally = Some(Tally::default());
         self.touch(Part::Answering);
         self.touch(Part::Status);
@@ -238,6 +241,7 @@ impl State {
             answer.grown = Grown { model, ..Grown::default() };
         }
         let ids = answer.grown.ids.clone();
+        self.settle_view();
         let answering = self.answering.as_mut()?;
         answering.step = Step::Answer;
         answering.n_before = u32::try_from(ids.len()).unwrap_or(u32::MAX);
@@ -294,7 +298,7 @@ impl State {
         let system = Some(self.system_prompt()).filter(|prompt| !prompt.trim().is_empty());
         let turns = view.iter().map(|turn| match turn.speaker {
             Speaker::User => Message::text("user", &turn.text),
-            Speaker::Assistant => Message::text("assistant", &turn.text),
+            Speaker::Assistant => Message::text("assistant", ended(&turn.text)),
         });
         let arguments = self.own.arguments.iter().map(|(name, value)| (name.clone(), value.to_string()));
         Prompt::Chat {

@@ -4,7 +4,7 @@ use super::{Part, State};
 use crate::{
     protocol::{FinishReason, Request, Usage},
     ui::{
-        chat::{Chat, ChatId, Kept, KeptTurn, Listed, Unreadable},
+        chat::{Chat, ChatId, Kept, KeptTurn, Listed, Unreadable, shortened},
         own::Own,
         turn::{Speaker, Stage, Turn, TurnId},
     },
@@ -69,6 +69,7 @@ impl State {
             self.touch(part);
         }
         self.unsaved = false;
+        self.write_failed = false;
     }
 
     /// Puts a chat on screen that is about to be read; [`State::opened`] follows.
@@ -108,10 +109,10 @@ impl State {
         }
     }
 
-    /// Shows what is kept of the chat on screen, unless this tab itself is answering in it. What did not change stays in
-    /// place.
+    /// Shows what is kept of the chat on screen, unless this tab itself is answering in it, or the screen has what could not
+    /// be kept. What did not change stays in place.
     pub(crate) fn take_in(&mut self, chat: Chat, elsewhere: bool) {
-        if self.answering.is_some() {
+        if self.answering.is_some() || self.unsaved || self.write_failed {
             return;
         }
         let Chat { head, turns, own } = chat;
@@ -179,12 +180,14 @@ impl State {
         self.unsaved
     }
 
-    /// What is to be kept of the chat on screen at `now_ms` since 1970, if it changed.
+    /// What is to be kept of the chat on screen at `now_ms` since 1970, if it changed or could not be kept before;
+    /// [`State::wrote`] follows.
     pub(crate) fn take_unsaved(&mut self, now_ms: f64) -> Option<Save> {
-        if !self.unsaved {
+        if !self.unsaved && !self.write_failed {
             return None;
         }
         self.unsaved = false;
+        self.write_failed = false;
         let id = self.chat.id.clone();
         if self.turns.is_empty() {
             let was_kept = self.chat.created_ms.take().is_some();
@@ -199,6 +202,14 @@ impl State {
             self.touch(Part::Chat);
         }
         Some(Save::Write(id, Box::new(chat)))
+    }
+
+    /// Whether what was to be kept of a chat is. Where not, it is tried again with the next change, and not at once.
+    pub(crate) fn wrote(&mut self, id: &str, result: Result<(), String>) {
+        if self.chat.id == id {
+            self.write_failed = result.is_err();
+        }
+        self.stored(result);
     }
 
     /// Whether chats are kept; a failure is said once, and again only after it went away.
@@ -217,6 +228,7 @@ impl State {
         let updated_ms = |listed: &Listed| listed.head.as_ref().map_or(0.0, |head| head.updated_ms);
         chats.sort_by(|a, b| updated_ms(b).total_cmp(&updated_ms(a)));
         if self.chats != chats {
+            self.index.keep_only(&chats);
             self.chats = chats;
             self.index.keep_only(&self.chats);
             self.find_again();
@@ -224,9 +236,9 @@ impl State {
     }
 
     /// The chat on screen is called so from now on.
-    pub(crate) fn rename_chat(&mut self, id: &str, title: String) {
+    pub(crate) fn rename_chat(&mut self, id: &str, title: &str) {
         if self.chat.id == id {
-            self.chat.title = Some(title);
+            self.chat.title = Some(shortened(title));
             self.touch(Part::Chat);
         }
     }

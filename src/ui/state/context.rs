@@ -1,6 +1,7 @@
 //! What of a conversation the model reads where its context does not hold all of it.
 //!
-//! Invariant: nothing is dropped unless the person chose that, and what is dropped stays on screen.
+//! Invariant: nothing is dropped unless the person chose that, nor before an answer is asked for without it; and what is
+//! dropped stays on screen.
 
 use super::{
     Part, State,
@@ -41,7 +42,18 @@ impl State {
         let answer =
             self.answering.and_then(|Answering { turn, .. }| self.turns.iter().position(|t| t.id == turn));
         let before = &self.turns[..answer.unwrap_or(self.turns.len())];
-        &before[before.iter().rposition(|turn| turn.view_begins).unwrap_or(0)..]
+        let chosen = self.answering.and_then(|answering| answering.view_begins);
+        let is_start = |turn: &Turn| chosen.map_or(turn.view_begins, |chosen| turn.id == chosen);
+        &before[before.iter().rposition(is_start).unwrap_or(0)..]
+    }
+
+    /// The view begins from now on where the answer that is asked for has it begin.
+    pub(super) fn settle_view(&mut self) {
+        let Some(chosen) = self.answering.and_then(|answering| answering.view_begins) else { return };
+        for (place, turn) in self.turns.iter_mut().enumerate() {
+            turn.view_begins = place > 0 && turn.id == chosen;
+        }
+        self.touch(Part::Turns);
     }
 
     /// Tokens that a conversation and its answer may have.
@@ -54,8 +66,18 @@ impl State {
         self.options().max_tokens.unwrap_or(u32::MAX).min(self.limit() / ROOM_PART).max(1)
     }
 
-    /// Asks how many tokens the conversation has, where it may be too many; else for the answer.
+    /// Asks how many tokens the conversation has, where it may be too many; else for the answer. What was dropped once is
+    /// read again where it fits, as in a larger context.
     pub(super) fn count_or_generate(&mut self) -> Option<Request> {
+        let whole = self.turns.first().map(|turn| turn.id);
+        let is_cut = self.view_start().is_some() && !self.only_continues();
+        if let Some(answering) = self.answering.as_mut().filter(|_| is_cut) {
+            answering.view_begins = whole;
+        }
+        self.count_view()
+    }
+
+    fn count_view(&mut self) -> Option<Request> {
         // No token is less than a byte.
         let most: usize = self.view().iter().map(|turn| turn.text.len() + TURN_TOKENS).sum();
         let most =
@@ -72,6 +94,16 @@ impl State {
         let n_tokens = n_prompt + self.n_generated();
         if n_tokens + self.room() as usize <= self.limit() as usize {
             return self.generate();
+        }
+        let whole = self.turns.first().map(|turn| turn.id);
+        let is_cut = self.view_start().is_some();
+        if let Some(answering) = self.answering.as_mut()
+            && is_cut
+            && answering.view_begins == whole
+        {
+            // It stays where it was.
+            answering.view_begins = None;
+            return self.count_view();
         }
         let (n_tokens, limit) = (u32::try_from(n_tokens).unwrap_or(u32::MAX), self.limit());
         let when_full = self.own.when_full;
@@ -151,9 +183,9 @@ impl State {
             }
             dropped_bytes += turn.text.len() + 1;
         }
-        let Some(turn) = self.turns.iter_mut().find(|turn| Some(turn.id) == beginning) else { return false };
-        turn.view_begins = true;
-        self.touch(Part::Turns);
-        true
+        if let Some(answering) = self.answering.as_mut().filter(|_| beginning.is_some()) {
+            answering.view_begins = beginning;
+        }
+        beginning.is_some()
     }
 }

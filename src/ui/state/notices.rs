@@ -63,6 +63,13 @@ impl State {
         self.notify_naming(text, told);
     }
 
+    /// The same about a change to what the chat has of its own: what shows that shows again what is so.
+    pub(crate) fn refuse_change(&mut self, text: String) {
+        self.refusals += 1;
+        self.touch(Part::Preferences);
+        self.refuse(text);
+    }
+
     /// The person has read a notice.
     pub(crate) fn dismiss(&mut self, notice_id: u64) {
         self.notices.retain(|notice| notice.id != notice_id);

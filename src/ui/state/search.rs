@@ -16,7 +16,20 @@ impl State {
 
     /// The chats that must be read before all is found that is looked for.
     pub(crate) fn unread(&self) -> Vec<ChatId> {
-        if self.query.trim().is_empty() { Vec::new() } else { self.index.stale(&self.chats) }
+        if self.query.trim().is_empty() {
+            return Vec::new();
+        }
+        let mut stale = self.index.stale(&self.chats);
+        if self.answering.is_some() {
+            // What grows is written again and again; it is read once, and then when it is complete.
+            stale.retain(|id| *id != self.chat.id || !self.index.knows(id));
+        }
+        stale
+    }
+
+    /// The list of chats is closed: what they say is read again where it is looked for again.
+    pub(crate) fn forget_texts(&mut self) {
+        self.index = Index::default();
     }
 
     /// What those chats say, as far as they can be read.

@@ -122,7 +122,8 @@ fn what_the_prompt_began_is_the_answers_too() {
     assert_eq!(texts(&state), ["Hi", "<think>\nSo it"]);
     state.apply(finished(1, FinishReason::Stop), 0.0);
     let said = conversation(state.submit("More", 2));
-    let expected = pairs(&[("user", "Hi"), ("assistant", "<think>\nSo it"), ("user", "More")]);
+    let thought = "<think>\nSo it\n</think>\n\n";
+    let expected = pairs(&[("user", "Hi"), ("assistant", thought), ("user", "More")]);
     assert_eq!(said, expected, "templates decide what the model reads of it");
 }
 

@@ -217,6 +217,61 @@ fn storage_that_fails_is_told_once_and_takes_nothing() {
 }
 
 #[test]
+fn turns_that_could_not_be_kept_stay() {
+    let mut state = ready();
+    state.new_chat("a".to_owned());
+    state.submit("Hi", 1);
+    let (id, first) = saved(&mut state);
+    state.wrote(&id, Ok(()));
+    state.apply(tokens(1, "Hello", &[1]), 0.0);
+    state.apply(finished(1, FinishReason::Stop), 0.0);
+    saved(&mut state);
+    state.wrote(&id, Err("Full.".to_owned()));
+    assert!(!state.is_unsaved(), "it is not tried again at once");
+    // The old record, as it is read before the next turn.
+    state.take_in(first.clone(), false);
+    assert_eq!(texts(&state), ["Hi", "Hello"]);
+    state.submit("And you?", 2);
+    let (_, chat) = saved(&mut state);
+    assert_eq!(chat.turns.len(), 4, "all is kept once it can be");
+    state.wrote(&id, Err("Full.".to_owned()));
+    state.apply(finished(2, FinishReason::Stop), 0.0);
+    state.take_unsaved(NOW_MS);
+    state.wrote(&id, Err("Full.".to_owned()));
+    assert!(matches!(state.take_unsaved(NOW_MS), Some(Save::Write(..))), "asked, it tries again");
+    state.wrote(&id, Ok(()));
+    assert_eq!(state.take_unsaved(NOW_MS), None);
+    state.take_in(chat, false);
+    assert_eq!(state.turns[3].stage, Stage::Interrupted, "what is kept counts again");
+
+    // What could not be kept of a chat that left the screen does not concern the one that came.
+    state.new_chat("b".to_owned());
+    state.wrote("a", Err("Full.".to_owned()));
+    state.take_in(first, false);
+    assert_eq!(texts(&state), ["Hi", ""]);
+}
+
+#[test]
+fn a_title_given_during_an_answer_stays() {
+    let mut state = ready();
+    state.new_chat("a".to_owned());
+    state.submit("Hi", 1);
+    assert_eq!(saved(&mut state).1.head.title, "Hi");
+    state.rename_chat("b", "Another");
+    state.rename_chat("a", " Greetings ");
+    state.apply(finished(1, FinishReason::Stop), 0.0);
+    assert_eq!(saved(&mut state).1.head.title, "Greetings");
+}
+
+#[test]
+fn a_refused_change_is_shown_to_be_none() {
+    let mut state = ready();
+    state.refuse_change("Not now.".to_owned());
+    assert_eq!((notices(&state), state.refusals), (vec!["Not now."], 1));
+    assert!(state.take_changed().contains(&Part::Preferences));
+}
+
+#[test]
 fn a_chat_deleted_elsewhere_goes() {
     let mut state = ready();
     state.new_chat("a".to_owned());
@@ -278,6 +333,16 @@ fn words_are_found_in_all_chats() {
     let later = chat("Sea", 9.0, "It is green.");
     state.list_chats(vec![listed("a", &a), listed("b", &later)]);
     assert_eq!(state.unread(), ["b"]);
+    // A chat that grows is read again once it is complete.
+    state.new_chat("b".to_owned());
+    state.submit("Hi", 1);
+    assert_eq!(state.unread(), [""; 0]);
+    state.apply(finished(1, FinishReason::Stop), 0.0);
+    assert_eq!(state.unread(), ["b"]);
+    // What a deleted chat said is forgotten.
+    state.list_chats(vec![listed("b", &later)]);
+    state.list_chats(vec![listed("a", &a), listed("b", &later)]);
+    assert_eq!(state.unread(), ["b", "a"]);
     state.look_for(" ");
     assert_eq!((shown(&state).len(), state.unread(), state.excerpt("a")), (2, vec![], None));
 }

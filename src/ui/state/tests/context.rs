@@ -80,10 +80,36 @@ fn the_oldest_turns_are_dropped_where_the_person_wants_that() {
 
     // The view stays where it begins as long as it fits.
     state.apply(finished(4, FinishReason::Stop), 0.0);
-    let request = state.submit("More", 5);
+    let is_whole = |request: Option<&Request>| {
+        let Some(Request::Tokenize { prompt: Prompt::Chat { messages, .. }, .. }) = request else {
+            panic!("it is not counted")
+        };
+        messages.len() > 6
+    };
+    assert!(is_whole(state.submit("More", 5).as_ref()), "all might fit again");
+    state.apply(counted(5, 1500), 0.0);
+    assert!(!is_whole(state.take_due().first()));
     state.apply(counted(5, 800), 0.0);
-    let due = state.take_due().pop().or(request);
-    assert_eq!(conversation(due)[1].1, format!("3{}", "a".repeat(500)));
+    assert_eq!(conversation(state.take_due().pop())[1].1, format!("3{}", "a".repeat(500)));
+    assert_eq!(state.view_start(), Some(state.turns[4].id));
+    state.apply(finished(5, FinishReason::Stop), 0.0);
+
+    // A larger context holds all of it.
+    state.apply(ready_from(ModelInfo { context: 9000, kv_tokens: 9000, ..info("tiny") }, url()), 1.0);
+    assert_eq!(conversation(state.submit("All", 6)).len(), 12);
+    assert_eq!(state.view_start(), None);
+    assert!(saved(&mut state).1.turns.iter().all(|turn| !turn.view_begins));
+}
+
+#[test]
+fn what_is_dropped_for_no_answer_is_not_dropped() {
+    let mut state = long(WhenFull::Drop);
+    state.submit("And?", 4);
+    state.apply(counted(4, 1050), 0.0);
+    assert!(is_count(state.take_due().first()));
+    state.stop(0.0);
+    state.apply(counted(4, 700), 0.0);
+    assert_eq!((state.answering, state.view_start()), (None, None));
 }
 
 #[test]
@@ -102,6 +128,7 @@ fn dropping_ends_with_the_last_message() {
     assert_eq!((state.answering, state.turns.len()), (None, 6));
     assert!(notices(&state)[0].contains("shorten your message"), "{:?}", state.notices);
     assert_eq!(state.take_returned().as_deref(), Some("And?"));
+    assert_eq!(state.view_start(), None, "a shorter message may find more room");
 }
 
 #[test]

@@ -236,6 +236,16 @@ fn an_answer_that_cannot_go_on_stays_as_it_was() {
 }
 
 #[test]
+fn a_thought_that_was_stopped_is_sent_ended() {
+    let mut state = asked("Hi");
+    state.apply(tokens(1, "<think>\nHm", &[1]), 0.0);
+    state.apply(finished(1, FinishReason::Cancelled), 0.0);
+    let sent = conversation(state.submit("So?", 2));
+    assert_eq!(sent[1].1, "<think>\nHm\n</think>\n\n");
+    assert_eq!(texts(&state)[1], "<think>\nHm", "on screen and where it is kept it is as it came");
+}
+
+#[test]
 fn what_another_tab_branched_is_seen() {
     let mut one = answered();
     one.new_chat("a".to_owned());
