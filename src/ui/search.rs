@@ -53,11 +53,6 @@ impl Index {
         self.chats.insert(id, Entry { updated_ms: chat.head.updated_ms, text, folded });
     }
 
-    /// Forgets chats that are not listed any more.
-    pub(crate) fn keep_only(&mut self, listed: &[Listed]) {
-        self.chats.retain(|id, _| listed.iter().any(|listed| listed.id == *id));
-    }
-
     /// Notes that a chat which was written then cannot be read.
     pub(crate) fn put_unreadable(&mut self, id: ChatId, updated_ms: f64) {
         self.chats.insert(id, Entry { updated_ms, text: String::new(), folded: String::new() });

@@ -228,7 +228,6 @@ impl State {
         let updated_ms = |listed: &Listed| listed.head.as_ref().map_or(0.0, |head| head.updated_ms);
         chats.sort_by(|a, b| updated_ms(b).total_cmp(&updated_ms(a)));
         if self.chats != chats {
-            self.index.keep_only(&chats);
             self.chats = chats;
             self.index.keep_only(&self.chats);
             self.find_again();

@@ -46,11 +46,6 @@ impl State {
         self.find_again();
     }
 
-    /// What chats say is not needed while their list is not shown: it is read again for the next search.
-    pub(crate) fn forget_texts(&mut self) {
-        self.index = Index::default();
-    }
-
     /// The chats that the list shows.
     pub(crate) fn shown_chats(&self) -> Vec<Listed> {
         match &self.found {
