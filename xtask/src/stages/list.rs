@@ -106,7 +106,7 @@ const BROWSER_TESTS: [&str; 12] = [
 const PACKAGE_FILES: [&str; 5] = ["messages", "types", "answers", "models", "webgpu"];
 /// How long one run of the fuzzer is: executions, and seconds where those come first.
 const FUZZ: [&str; 5] =
-    ["-runs=2000000", "-max_total_time=60", "-seed=1", "-verbosity=0", "-print_final_stats=1"];
+    ["-runs=2000000", "-max_total_time=30", "-seed=1", "-verbosity=0", "-print_final_stats=1"];
 
 fn cargo(context: &Context, parts: &[&[&str]]) -> Command {
     let mut command = context.cargo(parts.concat());
