@@ -77,7 +77,7 @@ impl DeviceKind {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "web"))]
 impl ModelInfo {
     /// A model that tests speak of.
     pub(crate) fn example(name: &str) -> Self {

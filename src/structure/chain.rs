@@ -52,7 +52,9 @@ fn read_schema<'a>(schema: &'a Value, depth: usize, deepest: &mut usize, meet: &
             }
         }
         Value::Array(entries) => {
-            entries.iter().for_each(|entry| read_schema(entry, depth + 1, deepest, meet))
+            for entry in entries {
+                read_schema(entry, depth + 1, deepest, meet);
+            }
         }
         _ => {}
     }
