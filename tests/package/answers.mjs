@@ -126,7 +126,8 @@ test("outputs are numbered, and tell log-probabilities where asked", async () =>
 test("to leave the loop ends the answer", async () => {
   const answer = engine.generate(prompts[0], { maxTokens: null, ignoreEos: true });
   for await (const { ids } of answer) {
-    assert.equal(ids.length, 1);
+    // What came before the loop looked waits in one piece.
+    assert.ok(ids.length > 0);
     break;
   }
   await until(async () => (await engine.status()).running === 0);
