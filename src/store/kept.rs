@@ -301,6 +301,8 @@ impl<O: Origin, S: Shelf> File<O, S> {
                 self.shelf.clear().await;
                 let mut state = self.state.borrow_mut();
                 state.whole = Some(Whole::new(promised));
+                // Nor is what is in memory of it given out again.
+                (state.last, state.ahead, state.fetched) = (None, None, None);
                 let Manifest { url, len_bytes, version, .. } = state.manifest.clone();
                 state.manifest = Manifest::new(url, len_bytes, version);
                 let name = self.origin.name().to_owned();
